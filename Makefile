@@ -1,0 +1,46 @@
+# Two commands: `make demo` shows what it does, `make test` proves it. Both set everything up by themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test quick lint types spec bench clean
+
+demo: $(READY)
+	@$(BIN)/python examples/demo.py
+
+test: lint types
+	@rm -rf .coverage .coverage.* .spec-results.json
+	SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	@$(BIN)/python scripts/spec.py --brief
+
+quick: $(READY)
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 -m "not slow"
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+types: $(READY)
+	@$(BIN)/mypy
+
+spec: $(READY)
+	@SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 || true
+	@$(BIN)/python scripts/spec.py
+
+bench: $(READY)
+	@$(BIN)/python benchmarks/preflight.py
+
+clean:
+	rm -rf $(VENV) .compact .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \
+		.spec-results.json build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(READY)

@@ -1,0 +1,136 @@
+"""Carry a plan out and weigh the result: splice, mend what arrived broken, read what was made, check the laws.
+
+Owns: the step from a plan and its summaries to a list that may leave. Must never: let a broken law pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._asks import envelope
+from ._fit import Room
+from ._job import Job, Outcome
+from ._laws import FoldCase, broken_law
+from ._messages import History
+from ._plan import Clip, Fold, Plan
+from ._session import Entry
+from ._splice import Piece, shorten, splice
+from ._trigger import Decision
+from .errors import LawViolation
+
+__all__ = ["carry_out"]
+
+
+def carry_out(
+    job: Job,
+    decision: Decision,
+    history: History,
+    raws: Sequence[Any],
+    entries: Sequence[Entry],
+    plan: Plan,
+    bodies: Sequence[str | None],
+    step: int,
+    room: Room,
+) -> Outcome | LawViolation:
+    """The new list, or the law that it would break."""
+    pieces, version = _spliced(job, history, raws, plan, bodies, step)
+    made = [(piece, _entry(job, history, raws, entries, piece)) for piece in pieces]
+    made, repairs = _mended(job, made)
+    after = job.history([entry for _, entry in made])
+    case = FoldCase(
+        before=history,
+        plan=plan,
+        after=after,
+        sources=tuple(piece.slot for piece, _ in made),
+        policy=job.policy,
+        fixed=room.fixed,
+        budget=room.budget,
+        allowance=room.allowance,
+        problems=tuple(problem.message for problem in job.reader.dialect.problems(after.messages)),
+        squeezed=job.squeeze,
+        kept_identical=all(piece.raw is raws[piece.slot] for piece, _ in made if isinstance(piece.slot, int)),
+    )
+    if broken := broken_law(case):
+        law, wrong = broken
+        return LawViolation(law.id, wrong)
+    total = room.fixed + after.total
+    return Outcome(
+        decision,
+        plan,
+        changed=True,
+        history=history,
+        raws=[piece.raw for piece, _ in made],
+        entries=[entry for _, entry in made],
+        slots=tuple(_origin(piece, entry, raws) for piece, entry in made),
+        bodies=tuple(bodies),
+        step=step,
+        version=version,
+        tokens_before=job.usage.total,
+        tokens_after=round(total * job.factor),
+        below_trigger=total < room.trigger,
+        repairs=repairs,
+    )
+
+
+def _spliced(
+    job: Job, history: History, raws: Sequence[Any], plan: Plan, bodies: Sequence[str | None], step: int
+) -> tuple[list[Piece], int]:
+    dialect, count, tag = job.reader.dialect, job.reader.tally.count, job.summary.summary_tag
+    body_of = dict(zip(plan.folds, bodies, strict=True))
+    version = job.session.version
+
+    def summary(fold: Fold, pieces: list[Piece]) -> Any | None:
+        nonlocal version
+        body = body_of[fold]
+        if body is None:  # pruning only: an earlier summary stays as it stands
+            return next((raws[i] for i in fold.indices if i in history.summaries), None)
+        version += 1
+        first = all(isinstance(p.slot, int) and history[p.slot].role in ("system", "developer") for p in pieces)
+        return dialect.summary(envelope(body, tag, version), first=first)
+
+    def clip(slot: Clip) -> Any:
+        where = f"whole in the archive: step {step}, #{history.positions[slot.index]}" if job.archived else "not archived"
+        return dialect.clip(raws[slot.index], lambda text: shorten(text, slot.tokens, where, count))
+
+    return splice(raws, plan, summary, clip), version
+
+
+def _entry(job: Job, history: History, raws: Sequence[Any], entries: Sequence[Entry], piece: Piece) -> Entry:
+    """What a piece says and costs; kept messages keep the entry they have."""
+    index = _kept_index(piece, raws)
+    if index is not None:
+        return entries[index]
+    message = job.reader.dialect.read(piece.raw)
+    covered = piece.slot.indices if isinstance(piece.slot, Fold) else (piece.slot.index,)  # type: ignore[union-attr]
+    position = max(history.positions[i] for i in covered)
+    return Entry(message, job.reader.cost(message), position, summary=isinstance(piece.slot, Fold))
+
+
+def _mended(job: Job, made: list[tuple[Piece, Entry]]) -> tuple[list[tuple[Piece, Entry]], tuple[str, ...]]:
+    """The list by the provider's rules: what arrived broken is repaired, and each repair has its sentence."""
+    dialect = job.reader.dialect
+    messages = [entry.message for _, entry in made]
+    if not dialect.problems(messages):
+        return made, ()
+    mended, sentences = dialect.repair(messages)
+    known = {id(entry.message): (piece, entry) for piece, entry in made}
+    position = max(entry.position for _, entry in made)
+    return [
+        known.get(id(message)) or (Piece(message.raw, None), Entry(message, job.reader.cost(message), position))
+        for message in mended
+    ], tuple(sentences)
+
+
+def _origin(piece: Piece, entry: Entry, raws: Sequence[Any]) -> int | Entry:
+    index = _kept_index(piece, raws)
+    return entry if index is None else index
+
+
+def _kept_index(piece: Piece, raws: Sequence[Any]) -> int | None:
+    """The index a piece had before, when it is one of the messages that came in."""
+    if isinstance(piece.slot, int):
+        return piece.slot
+    if isinstance(piece.slot, Fold):
+        return next((i for i in piece.slot.indices if raws[i] is piece.raw), None)
+    return None

@@ -1,0 +1,86 @@
+"""What the flow wants done, as values; the drivers do it and send back how it went.
+
+Owns: the effects and the reply. Must never: do anything.
+
+    Emit            an event for whoever watches                      → nothing
+    SaveTranscript  the list before the fold, to be acknowledged      → the step it was stored as, or ArchiveError
+    SaveSummary     what the fold did, to be acknowledged             → None, or ArchiveError
+    Summarize       a batch of requests for summaries                 → a Reply for each
+    Wait            seconds to back off                               → nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._asks import Ask
+from .errors import CompactError, SummaryError
+
+if TYPE_CHECKING:
+    from ._job import Outcome
+
+__all__ = ["Effect", "Emit", "Reply", "SaveSummary", "SaveTranscript", "Summarize", "Wait", "failed", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """An event to send."""
+
+    name: str
+    data: Mapping[str, Any]
+    status: Literal["ok", "error"] = "ok"
+    duration: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SaveTranscript:
+    """The messages as they stood before the fold."""
+
+    raws: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSummary:
+    """What the fold did."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Summarize:
+    """Requests for summaries; `offline` asks for the built-in summarizer whatever is configured."""
+
+    asks: tuple[Ask, ...]
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Seconds to wait."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A summarizer's answer, or why there is none, and how long it took."""
+
+    text: str = ""
+    error: SummaryError | None = None
+    seconds: float = 0.0
+
+
+Effect = Emit | SaveTranscript | SaveSummary | Summarize | Wait
+
+
+def failed(error: CompactError, fallback: str, **context: Any) -> Emit:
+    """The event of a failure: what happened, and what is done instead."""
+    data = {"error_type": type(error).__name__, "message": str(error), "fallback": fallback, **context}
+    return Emit("compact.error", data, status="error")
+
+
+def warning(code: str, severity: str, message: str, **context: Any) -> Emit:
+    """The event of something a person should know that is no failure."""
+    return Emit("compact.warning", {"code": code, "severity": severity, "message": message, **context})

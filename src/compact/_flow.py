@@ -1,0 +1,182 @@
+"""The whole pipeline as one generator: measure, decide, plan, archive, summarize, splice, judge.
+
+Owns: the order of things, and what happens when one of them fails.
+Must never: do I/O. It yields what it wants done (`_effects`) and is told how that went; a sync and an async driver
+do the doing, so every rule exists once. (The precedent is httpx's auth flow.)
+
+Archive first, then prune; a broken law never leaves; a fold is judged by its outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+from ._asks import Ask, unwrap
+from ._carry import carry_out
+from ._chain import Request, summarize
+from ._effects import Effect, SaveSummary, SaveTranscript, failed, warning
+from ._fit import Fitted, Room, estimate, fit
+from ._job import Job, Outcome
+from ._layouts import LAYOUTS
+from ._messages import History
+from ._plan import Fold, Layout, Plan
+from ._reports import cannot_fit, decided, estimated, pruned
+from ._trigger import Decision, decide
+from .errors import ArchiveError, BadSummary, CompactError, InsufficientBudget, LawViolation, ModelUnavailable
+
+__all__ = ["flow", "plan_for"]
+
+SMALLEST_SUMMARY = 16
+"""Fewer tokens than this say nothing: a fold that leaves its summary less room is not worth making."""
+
+
+def flow(job: Job) -> Generator[Effect, Any, Outcome]:
+    """Judge one call and, when a fold is due, carry it out."""
+    machine = job.session.machine
+    yield estimated(job)
+    decision = decide(job.usage, job.counters, job.policy, job.lines, forced=job.forced)
+    machine.need(bool(decision))
+    if not decision:
+        yield decided(job, decision, "below every threshold")
+        return Outcome(decision)
+    try:
+        return (yield from _fold(job, decision))
+    finally:
+        machine.rest()
+
+
+def plan_for(job: Job, decision: Decision, history: History) -> tuple[Fitted, Room]:
+    """The plan a fold would carry out now; raises `InsufficientBudget` when none fits."""
+    room = job.room(history, decision)
+    layout = job.policy.layout
+    chosen: Layout = LAYOUTS[layout] if isinstance(layout, str) else layout
+    fitted = fit(history, job.policy, chosen, room)
+    if job.squeeze and fitted.plan.folds:
+        room = replace(room, allowance=min(job.summary.max_tokens, room.allowance + room.budget - fitted.cost))
+    least = job.envelope_cost() + SMALLEST_SUMMARY
+    worth = [fold for fold in fitted.plan.folds if min(room.allowance, history.cost(fold.indices)) > least]
+    gentler = fitted.plan.only(worth)
+    if estimate(history, gentler, room) <= room.budget:
+        return replace(fitted, plan=gentler), room
+    return fitted, room
+
+
+def _fold(job: Job, decision: Decision) -> Generator[Effect, Any, Outcome]:
+    session, machine = job.session, job.session.machine
+    machine.to("in_progress")
+    machine.enter("selecting")
+    raws, entries = job.outgoing()
+    history = job.history(entries)
+    try:
+        fitted, room = plan_for(job, decision, history)
+    except InsufficientBudget as error:
+        yield decided(job, decision, "nothing fits")
+        yield failed(error, "none")
+        raise
+    if not fitted.below_trigger and "cannot_fit" not in session.warned:
+        session.warned.add("cannot_fit")
+        yield cannot_fit(job, history, fitted, room)
+
+    plan: Plan | None = fitted.plan
+    if fitted.plan.changes and job.before_fold is not None:
+        plan = job.before_fold(fitted.plan)
+    if plan is None or not plan.changes or _too_little(job, history, plan, room):
+        yield decided(job, decision, "skipped by before_fold" if plan is None else "nothing new to fold")
+        return _unchanged(job, decision, None)
+    asked = tuple(history.positions[i] for i in sorted(plan.folded))
+    if session.failed_at == asked:
+        yield decided(job, decision, "failed before, and nothing new to fold")
+        return _unchanged(job, decision, BadSummary("this fold failed before, and there is nothing new to fold"))
+    yield decided(job, decision, None, plan, history)
+
+    step = yield SaveTranscript(raws)
+    if isinstance(step, ArchiveError):
+        yield failed(step, "unchanged")
+        return _unchanged(job, decision, step)
+
+    bodies, fallback = yield from _summaries(job, history, plan, room)
+    if fallback == "raise":
+        session.failed_at = asked
+        raise ModelUnavailable("no usable summary could be had, and policy.on_failure is 'raise'; see compact.error")
+
+    machine.enter("replacing")
+    outcome = carry_out(job, decision, history, raws, entries, plan, bodies, step, room)
+    if isinstance(outcome, LawViolation):
+        session.failed_at = asked
+        yield failed(outcome, "unchanged")
+        return _unchanged(job, decision, outcome)
+    outcome = replace(outcome, fallback=fallback)
+    if outcome.repairs:
+        yield warning("repaired_history", "low", "; ".join(outcome.repairs))
+    acknowledged = yield SaveSummary(outcome)
+    if isinstance(acknowledged, ArchiveError):
+        yield failed(acknowledged, "unchanged")
+        return _unchanged(job, decision, acknowledged)
+
+    yield pruned(job, outcome, plan, history)
+    session.pressed = not outcome.below_trigger
+    session.failed_at = None
+    machine.enter("idle")
+    machine.to("completed" if outcome.below_trigger else "needed")
+    return outcome
+
+
+def _too_little(job: Job, history: History, plan: Plan, room: Room) -> bool:
+    """Whether this fold can wait: the last one could not get below the trigger, and little has come since."""
+    if not job.session.pressed or job.forced or job.usage.total > job.lines.budget:
+        return False
+    fresh = history.cost([i for i in plan.folded if i not in history.summaries])
+    return fresh < max(room.allowance, room.trigger // 20)
+
+
+def _unchanged(job: Job, decision: Decision, error: CompactError | None) -> Outcome:
+    """The list goes out as it came, unless it is over budget or failures are to be raised."""
+    if error is not None and (job.usage.total > job.lines.budget or job.policy.on_failure == "raise"):
+        raise error
+    return Outcome(decision)
+
+
+def _summaries(
+    job: Job, history: History, plan: Plan, room: Room
+) -> Generator[Effect, Any, tuple[list[str | None], str | None]]:
+    """A body for each fold of the plan, None where there is none; `rolling` shrinks one that has grown too long."""
+    if not plan.folds:
+        return [], None
+    machine, count = job.session.machine, job.reader.tally.count
+    machine.enter("compacting")
+    requests = [_request(job, history, fold, room) for fold in plan.folds]
+    bodies, fallback = yield from summarize(
+        requests, job.summary, machine, on_failure=job.policy.on_failure, offline=job.offline
+    )
+    limit = job.summary.context_max_tokens
+    if job.policy.layout == "rolling" and bodies[0] and count(bodies[0]) > limit:
+        ask = replace(requests[0][0], source=(), positions=(), previous=bodies[0], max_tokens=limit)
+        shrunk, _ = yield from summarize(
+            [(ask, count(bodies[0]))], job.summary, machine, on_failure="prune", offline=job.offline
+        )
+        bodies = [shrunk[0] or bodies[0]]
+    return bodies, fallback
+
+
+def _request(job: Job, history: History, fold: Fold, room: Room) -> Request:
+    """What to ask for one fold, and the tokens that a usable body must stay below."""
+    fresh = [i for i in fold.indices if i not in history.summaries]
+    old = [unwrap(history[i].text, job.summary.summary_tag) for i in fold.indices if i in history.summaries]
+    envelope = job.envelope_cost()
+    replaced = history.cost(fold.indices) - envelope
+    ask = Ask(
+        source=tuple(history[i] for i in fresh),
+        positions=tuple(history.positions[i] for i in fresh),
+        previous="\n".join(old) if old else None,
+        strategy=job.policy.strategy,
+        max_tokens=max(1, min(room.allowance - envelope, replaced - 1)),
+        temperature=job.summary.temperature,
+        seed=job.summary.seed,
+        model=job.summary.model,
+        prompt=job.summary.prompt,
+        tag=job.summary.summary_tag,
+        count=job.reader.tally.count,
+    )
+    return ask, replaced

@@ -1,0 +1,88 @@
+"""One call as a value, and what came of it.
+
+Owns: `Job` (what the flow is given) and `Outcome` (what it gives back). Must never: act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._asks import envelope
+from ._fit import Room
+from ._messages import History
+from ._meter import Usage
+from ._plan import Plan
+from ._policy import Policy, SummaryPolicy
+from ._session import Entry, Reader, Session
+from ._trigger import Counters, Decision, Lines
+
+__all__ = ["Job", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One call, ready to be judged: the list that would go out, its sums, and the rules that hold for it.
+
+    Usage and lines are in the provider's tokens, plans in counted ones; `factor` is what a counted token costs.
+    """
+
+    session: Session
+    reader: Reader
+    model: str
+    policy: Policy
+    summary: SummaryPolicy
+    lines: Lines
+    usage: Usage
+    counters: Counters
+    outgoing: Callable[[], tuple[list[Any], list[Entry]]]
+    factor: float = 1.0
+    forced: str | None = None
+    """A reason that needs no threshold: a manual fold, a provider's overflow."""
+    note: str | None = None
+    offline: bool = False
+    squeeze: bool = False
+    """The one-shot form: the list must fit, whatever folds, and the summary may use what room is left."""
+    before_fold: Callable[[Plan], Plan | None] | None = None
+    archived: bool = True
+
+    def history(self, entries: list[Entry]) -> History:
+        """The list that would go out, as the core sees it."""
+        return self.session.history(entries, self.policy.roles_never_prune)
+
+    def room(self, history: History, decision: Decision) -> Room:
+        """The tokens there are, as the meter counts them."""
+        fixed = max(0, round(self.usage.total / self.factor) - history.total)
+        trigger, budget = int(self.lines.trigger / self.factor), int(self.lines.budget / self.factor)
+        free = max(0, trigger - fixed - history.cost(sorted(history.pinned)))
+        target = 0 if self.forced else int(self.policy.target_pct * (decision.line or 0) / self.factor)
+        return Room(fixed, trigger, budget, min(self.summary.max_tokens, free // 4), target)
+
+    def envelope_cost(self) -> int:
+        """What a summary costs besides its body."""
+        dialect = self.reader.dialect
+        text = envelope("", self.summary.summary_tag, self.session.version + 99)
+        return self.reader.cost(dialect.read(dialect.summary(text, first=False))) + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a flow decided and did. All but `decision` and `plan` describe the new list when it `changed`."""
+
+    decision: Decision
+    plan: Plan | None = None
+    changed: bool = False
+    history: History | None = None
+    raws: list[Any] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    slots: tuple[int | Entry, ...] = ()
+    """For each message that goes out: the index it had, or the entry that was made for it."""
+    bodies: tuple[str | None, ...] = ()
+    step: int = 0
+    version: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    below_trigger: bool = True
+    fallback: str | None = None
+    repairs: tuple[str, ...] = ()

@@ -1,0 +1,470 @@
+"""The front door: every public verb, and the one path a call takes through the library.
+
+Owns: `CompactManager`. Must never: hold a rule of compaction; what may fold, fail or leave is the core's.
+
+One call: take the session's turn, bring its track up to date, run the flow, commit what it did. Calls on one session
+are served in the order they came, from threads and tasks alike; sessions never touch each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Literal
+
+from ._archive import Archive
+from ._dialects import DIALECTS
+from ._drivers import adrive, drive
+from ._effects import Effect, Emit, SaveSummary, SaveTranscript, warning
+from ._events import Event, Sink
+from ._flow import flow, plan_for
+from ._job import Job, Outcome
+from ._meter import Tally, counter_for, reported_input, tools_tokens
+from ._plan import Plan
+from ._redact import Redactor
+from ._rooms import Room, Rooms
+from ._session import FoldRecord, Reader, Record, Session, Track
+from ._trigger import Counters, Decision, Lines, decide, lines_for
+from .config import CompactConfig, window_of
+from .errors import ArchiveError, ConfigError, InvalidMessage
+from .models import Summarizer, summarizer_for
+from .sinks._fan import SinkList, configured_sinks
+from .stores import Store, open_store
+
+__all__ = ["CompactManager", "SessionView"]
+
+EVENTS_HELD = 512
+"""Events of a session held in memory until a fold writes them out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session as it stands; `_states` draws its three states."""
+
+    id: str
+    state: str
+    phase: str
+    summary_state: str
+    step: int
+    version: int
+    counters: Counters
+    folds: tuple[FoldRecord, ...]
+    report: Any
+    config_changed: bool
+    """Whether parameters were changed that this session has not acknowledged yet."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call under way; `fold` is what it will commit."""
+
+    room: Room
+    track: Track
+    messages: Sequence[Any]
+    job: Job
+    fold: tuple[Record, FoldRecord] | None = None
+
+
+class CompactManager:
+    """Keeps the conversations of many sessions inside their window. Safe to share between threads and tasks."""
+
+    def __init__(
+        self,
+        config: CompactConfig | None = None,
+        *,
+        summarizer: Summarizer | None = None,
+        sinks: Iterable[Sink] = (),
+        store: Store | None | Literal["configured"] = "configured",
+        dialect: str = "auto",
+        protect: Callable[[Any], bool] | None = None,
+        before_fold: Callable[[Plan], Plan | None] | None = None,
+    ) -> None:
+        if dialect not in ("auto", *DIALECTS):
+            raise ConfigError(f"dialect {dialect!r} is unknown; use 'auto' or one of {', '.join(DIALECTS)}")
+        self._config = config if config is not None else CompactConfig()
+        self._summarizer = summarizer or summarizer_for(self._config.summary)
+        self._dialect = dialect
+        self._protect = protect
+        self._before_fold = before_fold
+        self._redactor = Redactor(self._config.redaction.enabled, self._config.redaction.patterns)
+        opened = open_store(self._config.storage) if store == "configured" else store
+        adapter = self._config.storage.adapter if store == "configured" else type(opened).__name__
+        self._archive = Archive(opened, self._redactor, adapter) if opened is not None else None
+        self._sinks = SinkList([*sinks, *configured_sinks(self._config.tracing)], self._redactor)
+        self._rooms = Rooms(self._can_return, self._write_events)
+        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._pending: CompactConfig | None = None
+        self._changes: list[dict[str, Any]] = []
+        self._said_unredacted = self._config.redaction.enabled
+
+    # -- before each model call --------------------------------------------------------------------------------------
+
+    def preflight(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+        max_context_tokens: int | None = None,
+        reserve_output: int | None = None,
+    ) -> Any:
+        """The messages to send: the same list when nothing is due, a compacted one when it is.
+
+        `model`, `max_context_tokens` and `reserve_output` override the configuration for this call: an agent that
+        switches to a smaller model folds before it is called.
+        """
+        with self._rooms.turn(session_id) as room:
+            return self._run(self._call(room, messages, tools, model, max_context_tokens, reserve_output))
+
+    async def apreflight(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+        max_context_tokens: int | None = None,
+        reserve_output: int | None = None,
+    ) -> Any:
+        """`preflight` for async hosts: the same result and the same events, without stopping the event loop."""
+        await self._warm_up(model)
+        async with self._rooms.aturn(session_id) as room:
+            return await self._arun(self._call(room, messages, tools, model, max_context_tokens, reserve_output))
+
+    def manual_compact(
+        self, session_id: str, messages: Sequence[Any], *, note: str | None = None, tools: Sequence[Any] | None = None
+    ) -> Any:
+        """Compact now, whatever the usage; the note goes into the trace and the archive."""
+        with self._rooms.turn(session_id) as room:
+            return self._run(self._forced(self._call(room, messages, tools), "manual", note=note))
+
+    async def amanual_compact(
+        self, session_id: str, messages: Sequence[Any], *, note: str | None = None, tools: Sequence[Any] | None = None
+    ) -> Any:
+        """`manual_compact` for async hosts."""
+        await self._warm_up(None)
+        async with self._rooms.aturn(session_id) as room:
+            return await self._arun(self._forced(self._call(room, messages, tools), "manual", note=note))
+
+    def recover(
+        self, session_id: str, messages: Sequence[Any], limit: int | None = None, *, tools: Sequence[Any] | None = None
+    ) -> Any:
+        """A smaller list, after a provider said "context too long". Deterministic, no model needed.
+
+        `limit` is the window the provider named; without it the list shrinks to three quarters. Raises
+        `InsufficientBudget` when it cannot.
+        """
+        with self._rooms.turn(session_id) as room:
+            call = self._call(room, messages, tools)
+            goal = limit if limit is not None else call.job.usage.total * 3 // 4
+            return self._run(self._forced(call, "overflow", lines=Lines(goal, goal), offline=True))
+
+    def _squeeze(
+        self, session_id: str, messages: Sequence[Any], limit: int, tools: Sequence[Any] | None, layout: Any
+    ) -> Any:
+        """The list within a limit, whatever has to fold; the one-shot form."""
+        with self._rooms.turn(session_id) as room:
+            call = self._call(room, messages, tools)
+            if call.job.usage.total <= limit:
+                return call.messages
+            policy = call.job.policy.model_copy(update={"layout": layout})
+            return self._run(self._forced(call, "limit", policy=policy, lines=Lines(limit, limit), squeeze=True))
+
+    # -- looking without touching ------------------------------------------------------------------------------------
+
+    def should_compact(
+        self, session_id: str, messages: Sequence[Any], *, tools: Sequence[Any] | None = None, model: str | None = None
+    ) -> Decision:
+        """Whether a fold is due, and why. Leaves no trace."""
+        with self._rooms.turn(session_id, keep=False) as room:
+            job = self._call(room, messages, tools, model, peek=True).job
+            return decide(job.usage, job.counters, job.policy, job.lines)
+
+    def plan(
+        self, session_id: str, messages: Sequence[Any], *, tools: Sequence[Any] | None = None, model: str | None = None
+    ) -> Plan:
+        """A dry run: what a fold would do now, due or not. Leaves no trace."""
+        with self._rooms.turn(session_id, keep=False) as room:
+            job = self._call(room, messages, tools, model, peek=True).job
+            decision = decide(job.usage, job.counters, job.policy, job.lines)
+            return plan_for(job, decision, job.history(job.outgoing()[1]))[0].plan
+
+    def session(self, session_id: str) -> SessionView:
+        """Where a session stands, and the history of its folds. Does not wait for a fold that is running."""
+        room = self._rooms.look(session_id)
+        session = room.session
+        if session.reader is None:
+            self._wake(session, (), None)
+        return SessionView(
+            id=session_id,
+            state=session.machine.state,
+            phase=session.machine.phase,
+            summary_state=session.machine.summary_state,
+            step=session.step,
+            version=session.version,
+            counters=session.tracks[0].counters() if session.tracks else Counters(),
+            folds=tuple(session.folds),
+            report=session.folds[-1].report if session.folds else None,
+            config_changed=room.generation < len(self._changes),
+        )
+
+    def restore(self, session_id: str, step: int | None = None) -> list[Any]:
+        """The transcript as it was before the fold of this step (the newest by default), from the archive."""
+        if self._archive is None:
+            raise ArchiveError("nothing is archived: storage.adapter is 'none'; set it to 'fs'")
+        return self._archive.transcript(session_id, step)
+
+    @property
+    def config(self) -> CompactConfig:
+        """The configuration in force."""
+        return self._config
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+
+    def observe(self, session_id: str, usage: Any) -> None:
+        """Tell what the provider counted for the last request of this session: it calibrates the meter.
+
+        Takes the usage object or dict of either provider, or the number of input tokens.
+        """
+        reported = reported_input(usage)
+        with self._rooms.turn(session_id) as room:
+            if room.session.sent and reported:
+                room.session.factor = min(3.0, max(0.5, reported / room.session.sent))
+
+    def update(self, **changes: Any) -> None:
+        """Change parameters at run time: validated at once, in force as soon as no fold is running.
+
+        Each session acknowledges the change at its next call (`compact.config_changed`).
+        """
+        self._pending = (self._pending or self._config).changed(**changes)
+        self._changes.append(changes)
+        self._settle_changes()
+
+    def _settle_changes(self) -> None:
+        if self._pending is not None and not self._rooms.folding():
+            self._config, self._pending = self._pending, None
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write out what is held and close what was opened. Safe to call twice; any other use afterwards raises."""
+        for room in self._rooms.close():
+            self._write_events(room)
+        self._sinks.close()
+
+    def __enter__(self) -> CompactManager:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- one call ----------------------------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        room: Room,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+        window: int | None = None,
+        reserve_output: int | None = None,
+        *,
+        peek: bool = False,
+    ) -> _Call:
+        """Bring the session up to date with this list, and put together what the flow needs to judge it."""
+        if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
+            raise InvalidMessage(f"messages must be a list, not {type(messages).__name__}")
+        config, session = self._config, room.session
+        if not peek:
+            self._acknowledge(room)
+        if session.reader is None:
+            self._wake(session, messages, tools)
+        named = model or config.model
+        reader = self._reader(session, self._tally(config.counter, named), peek)
+        track = session.track(messages, reader, tools, peek=peek)
+        policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named)
+        own_window = config.window if model is None else window_of(model)
+        lines = lines_for(policy, window or own_window, reserve_output=reserve_output)
+        factor = session.factor or 1 + reader.tally.margin
+        usage, counters = track.usage(tools_cost).scaled(factor), track.counters()
+        if decide(usage, counters, policy, lines) and track.reread(messages, session, reader):
+            usage, counters = track.usage(tools_cost).scaled(factor), track.counters()
+        if not peek:
+            session.sent = track.usage(tools_cost).total
+        job = Job(
+            session=session,
+            reader=reader,
+            model=named,
+            policy=policy,
+            summary=config.summary,
+            lines=lines,
+            usage=usage,
+            counters=counters,
+            outgoing=lambda: track.outgoing(messages),
+            factor=factor,
+            before_fold=self._before_fold,
+            archived=self._archive is not None,
+        )
+        return _Call(room, track, messages, job)
+
+    def _forced(self, call: _Call, reason: str, **changes: Any) -> _Call:
+        call.track.reread(call.messages, call.room.session, call.job.reader)
+        call.job = replace(call.job, forced=reason, **changes)
+        return call
+
+    def _run(self, call: _Call) -> Any:
+        outcome = drive(flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary)
+        return self._finish(call, outcome)
+
+    async def _arun(self, call: _Call) -> Any:
+        outcome = await adrive(
+            flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
+        )
+        return self._finish(call, outcome)
+
+    def _perform(self, call: _Call, effect: Effect) -> Any:
+        """Do what the flow wants, except asking and waiting, which differ between drivers."""
+        if isinstance(effect, Emit):
+            return self._emit(call.room, effect)
+        try:
+            if isinstance(effect, SaveTranscript):
+                return self._save_transcript(call, effect)
+            if isinstance(effect, SaveSummary):
+                return self._save_summary(call, effect.outcome)
+        except ArchiveError as error:
+            return error
+        raise AssertionError(f"unknown effect {effect!r}")
+
+    def _save_transcript(self, call: _Call, effect: SaveTranscript) -> int:
+        session = call.room.session
+        if self._archive is None:
+            return session.step + 1
+        step, key, size = self._archive.save_transcript(session, effect.raws)
+        session.step = step
+        self._archived(call.room, key, size)
+        return step
+
+    def _save_summary(self, call: _Call, outcome: Outcome) -> None:
+        session = call.room.session
+        assert outcome.plan is not None
+        gone = [*outcome.plan.folded, *(clip.index for clip in outcome.plan.clips)]
+        record = call.track.record_of(outcome.slots, gone, outcome.step, outcome.version)
+        fold = session.fold_record(outcome.plan, call.job.note, outcome)
+        call.fold = record, fold
+        if self._archive is not None:
+            self._archived(call.room, *self._archive.save_summary(session, outcome, fold, record))
+
+    def _archived(self, room: Room, key: str, size: int) -> None:
+        assert self._archive is not None
+        data = {"session_id": room.session.id, "storage_adapter": self._archive.adapter, "key": key, "bytes": size}
+        self._emit(room, Emit("compact.archival", data))
+
+    def _finish(self, call: _Call, outcome: Outcome) -> Any:
+        """Commit what the flow did, and give back the list to send."""
+        session, track = call.room.session, call.track
+        if outcome.changed:
+            assert call.fold is not None
+            session.commit(track, *call.fold, outcome)
+            session.sent = round(outcome.tokens_after / call.job.factor)
+            self._write_events(call.room)
+            self._settle_changes()
+            return outcome.raws
+        self._settle_changes()
+        if track.late:
+            raws, entries = track.outgoing(call.messages)
+            mended, sentences = call.job.reader.dialect.repair([entry.message for entry in entries])
+            raw_of = {id(entry.message): raw for entry, raw in zip(entries, raws, strict=True)}
+            if sentences:
+                self._emit(call.room, warning("repaired_history", "low", "; ".join(sentences)))
+            return [raw_of.get(id(message), message.raw) for message in mended]
+        return call.messages if track.record is None else track.outgoing(call.messages)[0]
+
+    # -- what a call needs -------------------------------------------------------------------------------------------
+
+    def _wake(self, session: Session, messages: Sequence[Any], tools: Sequence[Any] | None) -> None:
+        """Give a session its reader, and bring back what the archive knows of it."""
+        reader = Reader(self._dialect, self._tally(self._config.counter, self._config.model), self._protect)
+        reader.settle(messages, tools)
+        if self._archive is not None:
+            self._archive.load(session, reader)
+        session.reader = reader
+
+    def _reader(self, session: Session, tally: Tally, peek: bool) -> Reader:
+        """The session's reader with this tally; a change of tokenizer counts everything again."""
+        assert session.reader is not None
+        if session.reader.tally is tally:
+            return session.reader
+        if peek:
+            return session.reader.with_tally(tally)
+        session.reader.tally = tally
+        session.factor = None
+        for track in session.tracks:
+            track.recost(session.reader, session)
+        return session.reader
+
+    def _tally(self, counter: str, model: str) -> Tally:
+        tally = self._tallies.get((counter, model))
+        if tally is None:
+            tally = self._tallies[counter, model] = counter_for(counter, model)
+        return tally
+
+    async def _warm_up(self, model: str | None) -> None:
+        """Load a token table without stopping the event loop."""
+        key = self._config.counter, model or self._config.model
+        if key not in self._tallies:
+            await asyncio.to_thread(self._tally, *key)
+
+    def _tools_cost(self, session: Session, tools: Sequence[Any] | None, tally: Tally, model: str) -> int:
+        """What the tools cost; counted again only when they are others than last time."""
+        if not tools:
+            return 0
+        known = session.tools
+        if known is not None and known[0] is tally and (known[1] is tools or known[1] == tools) and known[2] == len(tools):
+            return known[3]
+        cost = tools_tokens(tools, tally, model)
+        session.tools = tally, tools, len(tools), cost
+        return cost
+
+    def _acknowledge(self, room: Room) -> None:
+        if not self._said_unredacted:
+            self._said_unredacted = True
+            message = "redaction is off: secrets in messages are stored and exported as they stand"
+            self._emit(room, warning("redaction_disabled", "high", message))
+        if room.generation < len(self._changes) and self._pending is None:
+            news: dict[str, Any] = {}
+            for changes in self._changes[room.generation :]:
+                news |= changes
+            room.generation = len(self._changes)
+            self._emit(room, Emit("compact.config_changed", {"changed": news}))
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _emit(self, room: Room, effect: Emit) -> None:
+        session = room.session
+        event = Event(effect.name, session.id, session.step, time.time(), effect.duration, effect.status, effect.data)
+        if self._archive is not None:
+            room.events.append(event)
+            if len(room.events) >= EVENTS_HELD:
+                self._write_events(room)
+        self._sinks(event)
+
+    def _write_events(self, room: Room) -> None:
+        """Add held events to the archive of a session that has one."""
+        if self._archive is None or not room.events:
+            return
+        events, room.events = room.events, []
+        if room.session.step == 0 and len(events) < EVENTS_HELD:
+            return  # a session that never folded leaves no archive behind
+        try:
+            self._archive.save_events(room.session.id, events)
+        except ArchiveError as error:
+            self._sinks.complain(f"events of session {room.session.id!r} were not archived: {error}")
+
+    def _can_return(self, room: Room) -> bool:
+        return self._archive is not None or not room.session.records

@@ -1,0 +1,251 @@
+"""Messages as the core sees them: values read from the host's own objects, and the blocks and turns they form.
+
+Owns: `Message`, `History`, and the rules for pairs, blocks and turns.
+Must never: know a provider's format (that is a dialect's job), count tokens, or change a host object.
+
+Rules:
+- A **block** is the smallest indivisible slice: one message, or an assistant step with tool calls together with
+  all of its answers and the reasoning items that belong to it. Layouts keep or fold whole blocks.
+- An answer pairs with the nearest earlier call of its id that is still open: real logs reuse ids.
+- A block is **open** while it waits for an answer and nothing newer has been said. Once a user or assistant
+  message follows, the missing answer is taken as never coming, so it cannot block folding for ever.
+- A **turn** starts at a user message that does not follow another user message.
+- A pin covers its whole block: half of a pair cannot be pinned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, overload
+
+__all__ = ["Answer", "Block", "Call", "History", "Message", "Role", "as_mapping"]
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call: its id, the tool's name, and its arguments as text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One tool result: the id of the call it answers, and its text."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the core needs to know of one host message. `raw` is the host's own object, never changed."""
+
+    role: Role
+    text: str
+    """What was said, as text; a folded image stands here as a marker such as `[image]`."""
+    raw: Any = field(compare=False)
+    calls: tuple[Call, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    name: str = ""
+    pinned: bool = False
+    fragment: bool = False
+    """One of several items that make up a single assistant step (Responses items)."""
+    reasoning: bool = False
+    """A reasoning item: worthless, and rejected by the provider, without the item that follows it."""
+    hidden: str = ""
+    """Text that is sent and counted but never summarized (signed thinking)."""
+    weight: int = 0
+    """Tokens that are not text: images, files, encrypted reasoning."""
+
+    @property
+    def is_user(self) -> bool:
+        """Whether a person's words are in it; they may stand beside tool results (Anthropic)."""
+        return self.role == "user"
+
+    @property
+    def starts_exchange(self) -> bool:
+        """Whether it may open a turn: a user's message that answers no call."""
+        return self.role == "user" and not self.answers
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Indices of messages that stay or go together, ascending; `tool` when it holds tool calls or answers."""
+
+    indices: tuple[int, ...]
+    tool: bool = False
+    open: bool = False
+    pinned: bool = False
+
+
+class History(Sequence[Message]):
+    """A list of messages with what each costs and where it stood in the session, plus its blocks and turns.
+
+    `tokens[i]` is the cost of message i; `positions[i]` its place in the session since the beginning (a summary
+    carries -1); `summaries` are the indices of messages that are summaries of ours; messages whose role is in
+    `pinned_roles` are pinned, like those that say so themselves.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        tokens: Sequence[int] | None = None,
+        positions: Sequence[int] | None = None,
+        summaries: frozenset[int] = frozenset(),
+        pinned_roles: frozenset[str] = frozenset({"system", "developer"}),
+    ) -> None:
+        self.messages = tuple(messages)
+        self.tokens = tuple(tokens) if tokens is not None else (1,) * len(self.messages)
+        self.positions = tuple(positions) if positions is not None else tuple(range(len(self.messages)))
+        self.summaries = summaries
+        self.pinned_roles = pinned_roles
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
+        return self.messages[index]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    @cached_property
+    def total(self) -> int:
+        """Tokens of all messages."""
+        return sum(self.tokens)
+
+    def cost(self, indices: Sequence[int]) -> int:
+        """Tokens of some messages."""
+        tokens = self.tokens
+        return sum([tokens[i] for i in indices])
+
+    @cached_property
+    def call_of(self) -> Mapping[int, tuple[int, ...]]:
+        """For each message with answers, the indices of the messages that hold the calls they answer."""
+        return _pair(self.messages)[0]
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The messages as blocks, in the order of their first message."""
+        return _blocks(self.messages, self.pinned_roles)
+
+    @cached_property
+    def pinned(self) -> frozenset[int]:
+        """Indices of all messages of pinned blocks."""
+        return frozenset(i for block in self.blocks if block.pinned for i in block.indices)
+
+    @cached_property
+    def turns(self) -> tuple[tuple[int, int], ...]:
+        """The turns as half-open ranges of indices; what stands before the first user message is in none."""
+        starts: list[int] = []
+        after_user = False
+        for i, message in enumerate(self.messages):
+            if message.starts_exchange:
+                if not after_user:
+                    starts.append(i)
+                after_user = True
+            elif message.role not in ("system", "developer"):
+                after_user = False
+        return tuple(zip(starts, [*starts[1:], len(self.messages)], strict=True))
+
+
+def _pair(messages: Sequence[Message]) -> tuple[dict[int, tuple[int, ...]], dict[int, int]]:
+    """Pair answers with calls. Returns answer index → call indices, and call index → how many calls stay open."""
+    waiting: dict[str, list[int]] = {}
+    call_of: dict[int, tuple[int, ...]] = {}
+    missing: dict[int, int] = {}
+    for i, message in enumerate(messages):
+        if message.answers:
+            found: list[int] = []
+            for answer in message.answers:
+                stack = waiting.get(answer.id)
+                if stack:
+                    call = stack.pop()
+                    missing[call] -= 1
+                    found.append(call)
+            if found:
+                call_of[i] = tuple(dict.fromkeys(found))
+        for call_ in message.calls:
+            waiting.setdefault(call_.id, []).append(i)
+            missing[i] = missing.get(i, 0) + 1
+    return call_of, {i: n for i, n in missing.items() if n}
+
+
+def _blocks(messages: Sequence[Message], pinned_roles: frozenset[str]) -> tuple[Block, ...]:
+    """Join steps, calls and answers into blocks (union-find over message indices)."""
+    parent = list(range(len(messages)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    def join(i: int, j: int) -> None:
+        a, b = root(i), root(j)
+        if a != b:
+            parent[max(a, b)] = min(a, b)
+
+    call_of, unanswered = _pair(messages)
+    for answer, calls in call_of.items():
+        for call in calls:
+            join(answer, call)
+    for start, end in _steps(messages):
+        for i in range(start + 1, end):
+            join(start, i)
+
+    members: dict[int, list[int]] = {}
+    for i in range(len(messages)):
+        members.setdefault(root(i), []).append(i)
+    last_said = max((i for i, m in enumerate(messages) if m.role in ("user", "assistant") and not m.answers), default=-1)
+    blocks = []
+    for indices in members.values():
+        is_open = any(i in unanswered for i in indices) and last_said <= max(
+            i for i in indices if messages[i].role == "assistant"
+        )
+        blocks.append(
+            Block(
+                tuple(indices),
+                tool=any(messages[i].calls or messages[i].answers for i in indices),
+                open=is_open,
+                pinned=any(messages[i].pinned or messages[i].role in pinned_roles for i in indices),
+            )
+        )
+    return tuple(blocks)
+
+
+def _steps(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+    """Runs of fragments that form one assistant step: those with a call or a reasoning item in them."""
+    start = None
+    for i, message in enumerate((*messages, None)):
+        inside = message is not None and message.fragment and message.role == "assistant"
+        if inside and start is None:
+            start = i
+        elif not inside and start is not None:
+            run = messages[start:i]
+            if len(run) > 1 and any(m.calls or m.reasoning for m in run):
+                yield start, i
+            start = None
+
+
+def as_mapping(raw: Any) -> Mapping[str, Any]:
+    """A host message as a mapping: a dict as it is; a Pydantic model, dataclass or plain object by its fields."""
+    if isinstance(raw, Mapping):
+        return raw
+    dump = getattr(raw, "model_dump", None)
+    if callable(dump):
+        return dump(exclude_none=True)  # type: ignore[no-any-return]
+    fields = getattr(raw, "__dataclass_fields__", None)
+    if fields is not None:
+        return {name: getattr(raw, name) for name in fields}
+    return vars(raw)

@@ -1,0 +1,94 @@
+"""What the events of a fold say.
+
+Owns: the data of `trigger_decision`, `pruned_messages` and the warning that nothing can help. Must never: decide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._effects import Emit, warning
+from ._fit import Fitted, Room
+from ._job import Job, Outcome
+from ._messages import History
+from ._plan import Plan
+from ._trigger import Decision
+
+__all__ = ["cannot_fit", "decided", "estimated", "layers", "pruned"]
+
+
+def estimated(job: Job) -> Emit:
+    """What the conversation weighs."""
+    total, window = job.usage.total, job.lines.window
+    return Emit(
+        "compact.token_estimate",
+        {
+            "model": job.model,
+            "t_est": total,
+            "max_tokens": window,
+            "usage_pct": round(total / window, 4),
+            "breakdown": job.usage.breakdown(),
+        },
+    )
+
+
+def decided(job: Job, decision: Decision, why_not: str | None, plan: Plan | None = None, history: History | None = None) -> Emit:
+    """Whether a fold goes ahead, and what it will keep."""
+    policy = job.policy
+    data: dict[str, Any] = {
+        "triggered": why_not is None,
+        "reason": ", ".join((*decision.reasons, *([why_not] if why_not else ()))),
+        "policy": {
+            "trigger_pct": policy.trigger_pct,
+            "hard_cap_buffer": policy.hard_cap_buffer,
+            "strategy": policy.strategy,
+        },
+    }
+    if plan is not None and history is not None:
+        data |= {"kept": layers(history, plan), "pruned_count": len(plan.folded)}
+    if job.note is not None:
+        data["note"] = job.note
+    return Emit("compact.trigger_decision", data)
+
+
+def pruned(job: Job, outcome: Outcome, plan: Plan, history: History) -> Emit:
+    """What a fold left, by layer."""
+    data: dict[str, Any] = {
+        "kept": {**layers(history, plan), "summary": sum(entry.summary for entry in outcome.entries)},
+        "folded": len(plan.folded),
+        "clipped": len(plan.clips),
+        "messages_before": len(history),
+        "messages_after": len(outcome.raws),
+        "tokens_before": outcome.tokens_before,
+        "tokens_after": outcome.tokens_after,
+    }
+    if job.note is not None:
+        data["note"] = job.note
+    return Emit("compact.pruned_messages", data)
+
+
+def layers(history: History, plan: Plan) -> dict[str, int]:
+    """How much of each layer a plan keeps: pinned messages, recent turns, tool pairs."""
+    kept = set(plan.kept)
+    free = [b for b in history.blocks if not b.pinned and b.indices[0] in kept and b.indices[0] not in history.summaries]
+    return {
+        "pinned": len(history.pinned & kept),
+        "recent_turns": sum(any(i in kept and history[i].is_user for i in range(*turn)) for turn in history.turns),
+        "tool_pairs": sum(block.tool for block in free),
+    }
+
+
+def cannot_fit(job: Job, history: History, fitted: Fitted, room: Room) -> Emit:
+    """Even the hardest fold stays at or above the trigger: said once, with the sum."""
+    pinned = history.cost(sorted(history.pinned))
+    rest = fitted.cost - room.fixed - pinned
+    return warning(
+        "cannot_fit",
+        "high",
+        f"tools and fixed parts {room.fixed:,} + pinned {pinned:,} + newest messages and summary {rest:,} = "
+        f"{fitted.cost:,} tokens stay at or above the trigger of {room.trigger:,}: every fold will end here. "
+        "Raise trigger_pct or the window, or pin less and offer fewer tools.",
+        needed=fitted.cost,
+        trigger=room.trigger,
+        budget=room.budget,
+    )

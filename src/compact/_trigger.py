@@ -1,0 +1,87 @@
+"""Whether a fold is due, and how far down it must get.
+
+Owns: `Lines` (the token lines of one call), `Counters`, `Decision` and `decide`.
+Must never: look at messages; it sees only sums.
+
+Rules:
+- Every threshold fires at ≥. Any one of them is enough, and each that fired is named.
+- `trigger_pct` is a share of the window, not of the budget; no line is ever above the budget.
+- Message and turn counters count since the last fold, or a conversation of users alone would fold for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from ._meter import Usage
+from ._policy import Policy
+
+__all__ = ["Counters", "Decision", "Lines", "decide", "lines_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What has been added since the last fold, and how many turns the list holds now."""
+
+    messages: int = 0
+    turns: int = 0
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The token lines that hold for one call. `window` and `budget` bound; the others fire when configured."""
+
+    window: int
+    budget: int
+    share: int | None = None
+    threshold: int | None = None
+
+    @property
+    def trigger(self) -> int:
+        """The lowest line: below it nothing that counts tokens is due."""
+        return min(line for line in (self.share, self.threshold, self.budget) if line is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a fold is due (its truth value), why, and the usage it was judged on. `line` is the one that fired."""
+
+    reasons: tuple[str, ...]
+    usage: Usage
+    window: int
+    line: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.reasons)
+
+
+def lines_for(policy: Policy, window: int, *, reserve_output: int | None = None) -> Lines:
+    """The lines of a policy at this window; a request's own output limit takes the place of `reserve_output`."""
+    reserve = policy.reserve_output if reserve_output is None else reserve_output
+    budget = window - policy.hard_cap_buffer - reserve
+    share = min(ceil(policy.trigger_pct * window), budget) if policy.trigger_pct else None
+    threshold = min(policy.token_threshold, budget) if policy.token_threshold else None
+    return Lines(window, budget, share, threshold)
+
+
+def decide(usage: Usage, counters: Counters, policy: Policy, lines: Lines, *, forced: str | None = None) -> Decision:
+    """Judge one call. `forced` names a reason that needs no threshold (a manual fold, a provider's overflow)."""
+    total = usage.total
+    fired = {
+        "trigger_pct": lines.share if lines.share is not None and total >= lines.share else None,
+        "token_threshold": lines.threshold if lines.threshold is not None and total >= lines.threshold else None,
+        "budget": lines.budget if total > lines.budget else None,
+    }
+    reasons = [name for name, line in fired.items() if line is not None]
+    if policy.message_threshold and counters.messages >= policy.message_threshold:
+        reasons.append("message_threshold")
+    if policy.turn_threshold and counters.turns >= policy.turn_threshold:
+        reasons.append("turn_threshold")
+    if policy.layout == "rolling" and counters.rounds > policy.window_rounds:
+        reasons.append("window_rounds")
+    if forced:
+        reasons.insert(0, forced)
+    line = min((line for line in fired.values() if line is not None), default=None)
+    return Decision(tuple(reasons), usage, lines.window, line)

@@ -1,0 +1,94 @@
+"""One at a time, first come first served, for threads and for tasks alike.
+
+Owns: `Turnstile`. Must never: block an event loop, or lose its turn when a waiting task is cancelled.
+
+A `threading.Lock` would stop the event loop it is waited for on, and an `asyncio.Lock` knows nothing of threads; a
+session may be called from both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+__all__ = ["Turnstile"]
+
+
+class Turnstile:
+    """A fair lock. Waiters get their turn in the order they came, whatever kind they are."""
+
+    __slots__ = ("_busy", "_guard", "_waiting")
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._busy = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody is inside."""
+        return self._busy
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for a turn on this thread."""
+        ready = threading.Event()
+        if not self._enter(ready.set):
+            try:
+                ready.wait()
+            except BaseException:  # a signal while waiting: hand the turn on if it was already ours
+                self._abandon(ready.set, ready.is_set())
+                raise
+        try:
+            yield
+        finally:
+            self._leave()
+
+    @asynccontextmanager
+    async def aturn(self) -> AsyncIterator[None]:
+        """Wait for a turn without stopping the event loop."""
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        granted = False
+
+        def grant() -> None:
+            nonlocal granted
+            granted = True
+            loop.call_soon_threadsafe(ready.set)
+
+        if not self._enter(grant):
+            try:
+                await ready.wait()
+            except BaseException:
+                self._abandon(grant, granted)
+                raise
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self, grant: Callable[[], None]) -> bool:
+        with self._guard:
+            if not self._busy:
+                self._busy = True
+                return True
+            self._waiting.append(grant)
+            return False
+
+    def _leave(self) -> None:
+        with self._guard:
+            if not self._waiting:
+                self._busy = False
+                return
+            grant = self._waiting.popleft()
+        grant()
+
+    def _abandon(self, grant: Callable[[], None], granted: bool) -> None:
+        with self._guard:
+            if grant in self._waiting:
+                self._waiting.remove(grant)
+                return
+        self._leave()

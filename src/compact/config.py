@@ -1,0 +1,475 @@
+"""The configuration: put together from arguments, environment, file and defaults, and changed at run time.
+
+Owns: `CompactConfig`, the agents' blocks, the names of the environment variables, and reading a configuration file.
+Must never: define what a field of a section means or allows (that is `_policy`), or look anywhere it is not told to.
+
+Rules:
+- Explicit arguments beat the environment, the environment beats the file, the file beats the defaults, field by field.
+- A policy field is `COMPACT_TRIGGER_PCT`, a field of another section `COMPACT_STORAGE_ADAPTER`; an empty variable is
+  not set; lists are comma separated or JSON; a `COMPACT_` name that is not listed is left alone.
+- Configs are frozen. A change makes a new one from what was set before, and never looks at the environment again.
+- Every failure is a `ConfigError` with one line per problem. A file is data: no tags, no bombs, no repeated keys.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, Self, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from ._policy import (
+    ClearToolOutputs,
+    CountOrNone,
+    Layout,
+    Policy,
+    RedactionPolicy,
+    Section,
+    StoragePolicy,
+    SummaryPolicy,
+    TracingPolicy,
+    explain,
+    plain_mapping,
+    unknown_name,
+)
+from .errors import ConfigError
+
+__all__ = ["FILE_NAMES", "AgentCompact", "AgentConfig", "CompactConfig", "environment_variables", "window_of"]
+
+FILE_NAMES = ("compact.yaml", "compact.yml", "compact.json")
+"""The files looked for in the working directory, first come first."""
+
+MAX_FILE_BYTES = 1 << 20
+MAX_ALIASES = 32
+MAX_DEPTH = 32
+MAX_VALUES = 10_000
+
+SECTIONS: Mapping[str, type[Section]] = {
+    "policy": Policy,
+    "summary": SummaryPolicy,
+    "storage": StoragePolicy,
+    "redaction": RedactionPolicy,
+    "tracing": TracingPolicy,
+}
+
+UNKNOWN_WINDOW = 128_000
+WINDOWS: Mapping[str, int] = {
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4": 8_192,
+    "gpt-4-turbo": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-5": 400_000,
+    "o1": 200_000,
+    "o3": 200_000,
+    "o4-mini": 200_000,
+    "claude": 200_000,
+    "gemini": 1_048_576,
+}
+"""Windows of known models by the beginning of their names; the longest that fits counts."""
+
+
+def window_of(model: str) -> int:
+    """The window of a model in tokens, by its name without a provider in front (`openai/gpt-4o`)."""
+    name = model.rpartition("/")[2].lower()
+    known = max((prefix for prefix in WINDOWS if name.startswith(prefix)), key=len, default="")
+    return WINDOWS.get(known, UNKNOWN_WINDOW)
+
+
+class AgentCompact(Policy, SummaryPolicy):
+    """One agent's own settings: every field of `policy` and `summary`, flat; `in_place` unless it says otherwise."""
+
+    layout: Layout = "in_place"
+    """How folds are chosen for this agent."""
+
+    @model_validator(mode="after")
+    def _lines_agree(self) -> Self:
+        """A block is judged together with its base, which may hold what the block leaves out."""
+        return self
+
+
+class AgentConfig(Section):
+    """One agent of the file. Only `compact` is ours; `id`, `model`, `system_prompt` and the rest are left alone."""
+
+    model_config = ConfigDict(extra="allow")
+
+    compact: AgentCompact | None = None
+    """The agent's own settings; none takes the base configuration as it is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_transforms(cls, values: Any) -> Any:
+        return _modern(values, values.get("id", "?")) if isinstance(values, Mapping) else values
+
+    def merge(self, other: AgentConfig) -> AgentConfig:
+        """Both in one: each key that `other` has set wins, its `compact` block whole; the rest stays."""
+        return AgentConfig(**{**dict(self), **{name: value for name, value in other if value is not None}})
+
+
+class CompactConfig(BaseSettings):
+    """The whole configuration. Sections may be given as models or as dicts; each documents its own fields."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
+
+    model: str = Field("gpt-4o", min_length=1)
+    """The model whose context is kept; it decides the tokenizer and the window."""
+    max_context_tokens: CountOrNone = None
+    """The window in tokens; none takes the known window of the model."""
+    counter: Literal["tiktoken", "chars"] = "tiktoken"
+    """How tokens are counted: exactly, or as characters divided by four."""
+    policy: Policy = Field(default_factory=Policy)
+    """When to fold, what stays, and what happens when it fails."""
+    summary: SummaryPolicy = Field(default_factory=SummaryPolicy)
+    """Who writes summaries, how long they may be, and what is accepted."""
+    storage: StoragePolicy = Field(default_factory=StoragePolicy)
+    """Where transcripts and summaries are archived."""
+    redaction: RedactionPolicy = Field(default_factory=RedactionPolicy)
+    """What is taken out of everything that is stored or exported."""
+    tracing: TracingPolicy = Field(default_factory=TracingPolicy)
+    """Where events go."""
+    agents: dict[str, AgentConfig] = Field(default_factory=dict)
+    """Agents by name, each with settings of its own when it has a `compact` block."""
+
+    def __init__(self, /, **values: Any) -> None:
+        orders = [unknown_name(name, name, _known_names()) for name in values if name.startswith("_")]
+        if orders:  # to BaseSettings these are not fields but orders, such as reading secrets from a folder
+            raise ConfigError("\n".join(orders))
+        given: dict[str, Any] = {
+            name: _given(value) if isinstance(value, SECTIONS.get(name, ())) else value
+            for name, value in values.items()
+        }
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise ConfigError(_blame_variables(explain(CompactConfig, error, _known_names()), given)) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then our own reading of the environment; the stock sources do not know our flat names."""
+        return init_settings, InitSettingsSource(settings_cls, init_kwargs=_environment())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
+        """The configuration from the file named, else from the first of `FILE_NAMES` found, else without a file."""
+        found = [Path(path)] if path is not None else [file for file in map(Path, FILE_NAMES) if file.is_file()]
+        if not found:
+            return cls()
+        values = _without(_read(found[0]), _environment())
+        try:
+            return cls(**values)
+        except ConfigError as error:
+            lines = [line if _SET_BY in line else f"{line} (in {found[0].name})" for line in str(error).splitlines()]
+            raise ConfigError("\n".join(lines)) from None
+
+    def changed(self, /, **flat: Any) -> Self:
+        """A new configuration with some values changed: names of `policy` and `summary` fields, `max_context_tokens`,
+        `counter`, or sections with dicts that are merged into them. `model` is the summarizer's (L30)."""
+        return self._rebuilt(_placed(flat), self.model_fields_set)
+
+    def for_agent(self, name: str) -> Self:
+        """The configuration of one agent: its `compact` block over this one, or this one when it has no block."""
+        if name not in self.agents:
+            known = ", ".join(self.agents) or "none"
+            raise ConfigError(f"agents.{name}: no such agent; known are {known}; name one of them or add it to agents")
+        block = self.agents[name].compact
+        if block is None:
+            return self
+        return self._rebuilt(_placed({**_given(block), "layout": block.layout}), self.model_fields_set - {"agents"})
+
+    @property
+    def window(self) -> int:
+        """Tokens the model takes: `max_context_tokens`, or what is known of the model."""
+        return self.max_context_tokens or window_of(self.model)
+
+    @property
+    def budget(self) -> int:
+        """Tokens that may be sent: the window less the buffer and less the room for the answer."""
+        return self.window - self.policy.hard_cap_buffer - self.policy.reserve_output
+
+    @property
+    def trigger_line(self) -> int:
+        """Tokens at which a fold is due: `trigger_pct` of the window, never above the budget; off, the budget."""
+        if self.policy.trigger_pct is None:
+            return self.budget
+        share = math.ceil(round(self.policy.trigger_pct * self.window, 6))  # 0.07 * 100 is 7.000000000000001
+        return min(share, self.budget)
+
+    def _rebuilt(self, changes: Mapping[str, Any], kept: Iterable[str]) -> Self:
+        values = {name: getattr(self, name) for name in kept}
+        for name, change in changes.items():
+            is_section = name in SECTIONS or name == "agents"
+            values[name] = {**_given(getattr(self, name)), **change} if is_section else change
+        new = type(self).__new__(type(self))
+        try:
+            BaseModel.__init__(new, **values)  # not BaseSettings: a change must not read the environment again
+        except ValidationError as error:
+            raise ConfigError(explain(CompactConfig, error, _known_names())) from None
+        return new
+
+    @field_validator(*SECTIONS, mode="before")
+    @classmethod
+    def _accept_mappings(cls, section: Any) -> Any:
+        return plain_mapping(section)
+
+    @field_validator("agents", mode="before")
+    @classmethod
+    def _accept_transforms(cls, agents: Any) -> Any:
+        return {name: _modern(agent, name) for name, agent in agents.items()} if isinstance(agents, Mapping) else agents
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        buffer, output = self.policy.hard_cap_buffer, self.policy.reserve_output
+        if self.budget <= 0:
+            raise ConfigError(
+                f"policy.hard_cap_buffer: {buffer} given, {buffer + output} tokens with reserve_output ({output}); "
+                f"must be less than the window of {self.window} together: lower them or raise max_context_tokens"
+            )
+        problems = []
+        for name in self.agents:
+            try:
+                self.for_agent(name)
+            except ConfigError as error:
+                problems += [f"agents.{name}.compact.{line.partition('.')[2]}" for line in str(error).splitlines()]
+        if problems:
+            raise ConfigError("\n".join(problems))
+        return self
+
+
+def _given(value: Any) -> dict[str, Any]:
+    """What was set in a section, or the entries of a mapping; defaults stay out, so that they stay defaults."""
+    if isinstance(value, Section):
+        return {name: getattr(value, name) for name in value.model_fields_set}
+    return dict(value)
+
+
+def _placed(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat names sorted into their sections."""
+    placed: dict[str, Any] = {}
+    for name, value in flat.items():
+        section = next((s for s in ("policy", "summary") if name in SECTIONS[s].model_fields), None)
+        if section is not None:
+            placed.setdefault(section, {})[name] = value
+        elif name in ("max_context_tokens", "counter"):
+            placed[name] = value
+        elif name not in (*SECTIONS, "agents"):
+            names = [*Policy.model_fields, *SummaryPolicy.model_fields, "max_context_tokens", "counter", *SECTIONS]
+            raise ConfigError(unknown_name(name, name, {known: known for known in names}))
+        elif isinstance(value, Section | Mapping):
+            placed.setdefault(name, {}).update(_given(value))
+        else:
+            raise ConfigError(
+                f"{name}: a value of type {type(value).__name__} given; must be a mapping of field names to values"
+            )
+    return placed
+
+
+def _modern(agent: Any, name: str) -> Any:
+    """An agent's values with an old `transforms: [{type: assistant}]` entry turned into a `compact` block."""
+    transforms = agent.get("transforms") if isinstance(agent, Mapping) else None
+    entries = transforms if isinstance(transforms, list | tuple) else ()
+    old = [entry for entry in entries if isinstance(entry, Mapping) and entry.get("type") == "assistant"]
+    if not old:
+        return agent
+    warnings.warn(
+        f"agents.{name}.transforms: the assistant transform is deprecated; write a compact block instead, "
+        "with token_threshold for token_limit",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    names = {"token_limit": "token_threshold", "max_tokens": "max_tokens"}
+    block = {names[key]: value for key, value in old[0].items() if key in names}
+    rest = [entry for entry in entries if entry not in old]
+    modern = {key: value for key, value in agent.items() if key != "transforms"}
+    if modern.get("compact") is None:
+        modern["compact"] = block
+    return {**modern, "transforms": rest} if rest else modern
+
+
+@cache
+def _known_names() -> Mapping[str, str]:
+    """What a misspelt name at the top may have meant, and where it belongs."""
+    names = {name: name for name in CompactConfig.model_fields}
+    for section, model in SECTIONS.items():
+        names = {**{field: f"{section}.{field}" for field in model.model_fields}, **names}
+    return names
+
+
+@cache
+def environment_variables() -> Mapping[str, tuple[str, ...]]:
+    """Every variable that is read, and the field it sets: `COMPACT_TRIGGER_PCT` → `("policy", "trigger_pct")`."""
+    variables: dict[str, tuple[str, ...]] = {
+        f"COMPACT_{name.upper()}": (name,) for name in ("model", "max_context_tokens", "counter")
+    }
+    for section, model in SECTIONS.items():
+        for field in model.model_fields:
+            name = field if section == "policy" else f"{section}_{field.removeprefix(f'{section}_')}"
+            variables[f"COMPACT_{name.upper()}"] = (section, field)
+    return variables
+
+
+def _environment() -> dict[str, Any]:
+    """The values set in the environment, nested as a file would have them."""
+    values: dict[str, Any] = {}
+    for variable, place in environment_variables().items():
+        text = os.environ.get(variable, "").strip()
+        if text and len(place) == 1:
+            values[place[0]] = text
+        elif text:
+            values.setdefault(place[0], {})[place[1]] = _parsed(text, SECTIONS[place[0]].model_fields[place[1]])
+    return values
+
+
+def _parsed(text: str, field: FieldInfo) -> Any:
+    """A variable's text as its field takes it; numbers and switches are left to validation."""
+    is_list, is_section = get_origin(field.annotation) is tuple, ClearToolOutputs in get_args(field.annotation)
+    if is_list or is_section:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, list if is_list else dict):
+            return value
+    return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
+
+
+def _without(values: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a file less those that the environment sets."""
+    left = {name: value for name, value in values.items() if name in SECTIONS or name not in taken}
+    for name in SECTIONS:
+        if isinstance(left.get(name), Mapping):
+            left[name] = {field: value for field, value in left[name].items() if field not in taken.get(name, {})}
+    return left
+
+
+_SET_BY = " (set by "
+
+
+def _blame_variables(text: str, given: Mapping[str, Any]) -> str:
+    """The same lines, each with the variable that its value came from, when it came from one."""
+
+    def explicit(place: tuple[str, ...]) -> bool:
+        part = given.get(place[0], {}) if len(place) == 2 else given
+        return not isinstance(part, Mapping) or place[-1] in part
+
+    used = {
+        ".".join(place): f"{_SET_BY}{variable})"
+        for variable, place in environment_variables().items()
+        if os.environ.get(variable, "").strip() and not explicit(place)
+    }
+    paths = {line: line.partition(":")[0].partition("[")[0].split(".") for line in text.splitlines()}
+    return "\n".join(line + used.get(".".join(path[:2]), "") for line, path in paths.items())
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The mapping in a file; a name without a value is as good as absent (a section whose lines are all comments)."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise ConfigError(f"larger than {MAX_FILE_BYTES} bytes; shorten it")
+        values = (_read_json if file.suffix.lower() == ".json" else _read_yaml)(data.decode("utf-8-sig"))
+        if not isinstance(values, dict | None):
+            raise ConfigError(f"a value of type {type(values).__name__} given; must be a mapping of names to values")
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({error.strerror}); name an existing file, or none at all") from None
+    except ConfigError as error:
+        raise ConfigError(f"{file.name}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file.name}: cannot be read as data ({error}); mend the file") from None
+    return {name: value for name, value in (values or {}).items() if value is not None}
+
+
+def _read_json(text: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                raise ConfigError(f"the key {name} is given more than once; keep one")
+            names.add(name)
+        return dict(pairs)
+
+    return json.loads(text, object_pairs_hook=once)
+
+
+def _read_yaml(text: str) -> Any:
+    import yaml  # type: ignore[import-untyped]  # here, because most programs configure in code
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _check_events(yaml.parse(text, loader), yaml)
+        return yaml.load(text, loader)
+    except yaml.MarkedYAMLError as error:
+        place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ConfigError(f"{place}not YAML ({error.problem}); mend the file") from None
+    except yaml.YAMLError:
+        raise ConfigError("not YAML (it holds characters that text does not have); mend the file") from None
+
+
+@dataclass(slots=True)
+class _Collection:
+    """A list or mapping that is being read."""
+
+    anchor: str | None
+    values_before: int
+    keys: set[str] | None
+    at_key: bool = True
+
+
+def _check_events(events: Iterable[Any], yaml: Any) -> None:
+    """Refuse a hostile document while it streams by, before anything is built from it."""
+    inside: list[_Collection] = []
+    sizes: dict[str, int] = {}
+    values = aliases = 0
+    resolve = yaml.SafeLoader("").resolve
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            done = inside.pop()
+            sizes[done.anchor or ""] = values - done.values_before
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        line = f"line {event.start_mark.line + 1}"
+        if isinstance(event, yaml.AliasEvent):
+            aliases += 1
+            if event.anchor not in sizes:
+                raise ConfigError(f"{line}: the alias {event.anchor} names nothing that is complete; write it out")
+            values += sizes[event.anchor]
+        elif event.tag is not None:
+            raise ConfigError(f"{line}: the tag {event.tag} given; only plain data is read, leave the tag out")
+        values += 1
+        if aliases > MAX_ALIASES or values > MAX_VALUES or len(inside) > MAX_DEPTH:
+            raise ConfigError(
+                f"{line}: {aliases} aliases, {values} values and {len(inside)} levels so far; at most "
+                f"{MAX_ALIASES} aliases, {MAX_VALUES} values (aliases unfolded) and {MAX_DEPTH} levels are read"
+            )
+        parent = inside[-1] if inside else None
+        if parent is not None and parent.keys is not None:
+            if parent.at_key:
+                key = str(getattr(event, "value", ""))
+                is_scalar = isinstance(event, yaml.ScalarEvent)
+                if not is_scalar or not resolve(yaml.ScalarNode, key, event.implicit).endswith((":str", ":merge")):
+                    raise ConfigError(f'{line}: the key "{key}" is not text; put text in quotes')
+                if key in parent.keys:
+                    raise ConfigError(f"{line}: the key {key} is given more than once; keep one")
+                parent.keys.add(key)
+            parent.at_key = not parent.at_key
+        if isinstance(event, yaml.CollectionStartEvent):
+            is_mapping = isinstance(event, yaml.MappingStartEvent)
+            inside.append(_Collection(event.anchor, values, set() if is_mapping else None))
+        elif isinstance(event, yaml.ScalarEvent) and event.anchor:
+            sizes[event.anchor] = 1

@@ -1,0 +1,104 @@
+"""Every error `compact` raises, in one tree.
+
+Owns: the exception classes, and nothing else. A message says what happened, the sum behind it, and what the
+caller can do. Must never: carry message content (errors travel to logs), or import another module of ours.
+
+    CompactError
+    ├── ConfigError            the configuration is wrong: mend the field it names          (also a ValueError)
+    ├── InvalidMessage         a message cannot be read: mend the message it names          (also a ValueError)
+    ├── InsufficientBudget     what must stay is larger than the budget: pin less, or raise the window
+    ├── LawViolation           a fold would have broken a law: our bug, or a layout's or `before_fold`'s
+    ├── ArchiveError           the store did not acknowledge: nothing was dropped; mend the store
+    ├── ManagerClosed          the manager was used after `close()`
+    ├── MissingExtra           an optional part is not installed: the message names the extra (also an ImportError)
+    └── SummaryError           a summarizer failed; the flow decides what happens next
+        ├── SummaryTimeout     it took too long                                             (retryable)
+        ├── ModelUnavailable   it could not be reached, or failed                           (retryable)
+        ├── ContentFilter      it refused
+        ├── TokenLimitExceeded its own window was too small for the request
+        └── BadSummary         it answered, and the answer cannot be used
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArchiveError",
+    "BadSummary",
+    "CompactError",
+    "ConfigError",
+    "ContentFilter",
+    "InsufficientBudget",
+    "InvalidMessage",
+    "LawViolation",
+    "ManagerClosed",
+    "MissingExtra",
+    "ModelUnavailable",
+    "SummaryError",
+    "SummaryTimeout",
+    "TokenLimitExceeded",
+]
+
+
+class CompactError(Exception):
+    """Base of every error of this library."""
+
+
+class ConfigError(CompactError, ValueError):
+    """The configuration is wrong. The message names each field by its path, the value, and what is allowed."""
+
+
+class InvalidMessage(CompactError, ValueError):
+    """A message of the host cannot be read. The message names its index and the reason."""
+
+
+class InsufficientBudget(CompactError):
+    """What must stay does not fit. `needed` and `budget` are in tokens."""
+
+    def __init__(self, message: str, *, needed: int, budget: int) -> None:
+        super().__init__(message)
+        self.needed = needed
+        self.budget = budget
+
+
+class LawViolation(CompactError):
+    """A fold would have broken a law and was not let out. `law` is its id, as in `compact.LAWS`."""
+
+    def __init__(self, law: str, message: str) -> None:
+        super().__init__(f"{law}: {message}")
+        self.law = law
+
+
+class ArchiveError(CompactError):
+    """The store did not acknowledge a write or could not read. Nothing was dropped."""
+
+
+class ManagerClosed(CompactError):
+    """The manager was closed; make a new one."""
+
+
+class MissingExtra(CompactError, ImportError):
+    """An optional part is not installed."""
+
+
+class SummaryError(CompactError):
+    """A summarizer failed. Raise one of the subclasses from your own; anything else counts as ModelUnavailable."""
+
+
+class SummaryTimeout(SummaryError):
+    """The summarizer took too long."""
+
+
+class ModelUnavailable(SummaryError):
+    """The summarizer could not be reached, or failed."""
+
+
+class ContentFilter(SummaryError):
+    """The model refused to summarize."""
+
+
+class TokenLimitExceeded(SummaryError):
+    """The request did not fit the summarizer's own window."""
+
+
+class BadSummary(SummaryError):
+    """The summarizer answered, and the answer cannot replace history."""

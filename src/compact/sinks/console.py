@@ -1,0 +1,142 @@
+"""Events on the terminal, one readable line each.
+
+Owns: `console_sink`, and which numbers of an event matter to somebody who looks on.
+Must never: print more than one line per event, or pass control characters of a payload on to a terminal.
+
+Rules:
+- A line is time, mark, session, step, event, and the few numbers that matter. `!` marks a warning, `!!` an error.
+- Colours only on a terminal, and never where NO_COLOR is set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from .._events import Event, Sink
+from . import plain
+
+__all__ = ["console_sink"]
+
+_LONGEST_TEXT = 200
+_RED, _YELLOW, _DIM, _RESET = "\x1b[31;1m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
+_ROUTINE = frozenset({"compact.token_estimate", "compact.trigger_decision"})
+
+
+def console_sink(file: TextIO | None = None) -> Sink:
+    """A sink that prints each event to `file`, or to whatever stderr is at that moment."""
+
+    def sink(event: Event) -> None:
+        out = sys.stderr if file is None else file
+        line = _line(event)
+        colour = _colour(event) if _takes_colours(out) else ""
+        out.write(f"{colour}{line}{_RESET}\n" if colour else f"{line}\n")
+        out.flush()
+
+    return sink
+
+
+def _line(event: Event) -> str:
+    tell = _TELL.get(event.name, _tell_any)
+    name = event.name.removeprefix("compact.")
+    return (
+        f"{_clock(event.time)} {_mark(event):<2} {_clean(event.session_id)} #{_clean(event.step)} "
+        f"{_clean(name)}: {tell(event.data)}{_took(event.duration)}"
+    )
+
+
+def _mark(event: Event) -> str:
+    if event.status == "error" or event.name == "compact.error":
+        return "!!"
+    return "!" if event.name == "compact.warning" else ""
+
+
+def _colour(event: Event) -> str:
+    return {"!!": _RED, "!": _YELLOW}.get(_mark(event)) or (_DIM if event.name in _ROUTINE else "")
+
+
+def _takes_colours(out: TextIO) -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and out.isatty()
+
+
+def _token_estimate(data: Mapping[str, Any]) -> str:
+    used, window = data.get("t_est"), data.get("max_tokens")
+    share = f" ({used / window:.0%})" if _is_number(used) and _is_number(window) and window else ""
+    return f"{_clean(used)} of {_clean(window)} tokens{share}"
+
+
+def _trigger_decision(data: Mapping[str, Any]) -> str:
+    if not data.get("triggered"):
+        return f"nothing due, {_clean(data.get('reason'))}"
+    pruned = f", {_clean(data['pruned_count'])} messages go" if "pruned_count" in data else ""
+    return f"fold due, {_clean(data.get('reason'))}{pruned}"
+
+
+def _summary_created(data: Mapping[str, Any]) -> str:
+    return (
+        f"{_clean(data.get('strategy'))}, {_clean(data.get('input_messages'))} messages in "
+        f"{_clean(data.get('summary_tokens'))} tokens, compression {_clean(data.get('compression_ratio'))}"
+    )
+
+
+def _pruned_messages(data: Mapping[str, Any]) -> str:
+    before, after = _clean(data.get("tokens_before")), _clean(data.get("tokens_after"))
+    return f"{before} -> {after} tokens, {_clean(data.get('folded'))} messages folded"
+
+
+def _archival(data: Mapping[str, Any]) -> str:
+    size = f" ({_clean(data['bytes'])} bytes)" if "bytes" in data else ""
+    return f"{_clean(data.get('storage_adapter'))} {_clean(data.get('key'))}{size}"
+
+
+def _warning(data: Mapping[str, Any]) -> str:
+    return f"{_clean(data.get('severity'))} {_clean(data.get('code'))}: {_clean(data.get('message'))}"
+
+
+def _error(data: Mapping[str, Any]) -> str:
+    fallback = f" -> {_clean(data['fallback'])}" if data.get("fallback") else ""
+    return f"{_clean(data.get('error_type'))}: {_clean(data.get('message'))}{fallback}"
+
+
+def _tell_any(data: Mapping[str, Any]) -> str:
+    return ", ".join(f"{_clean(name)}={_clean(value)}" for name, value in list(data.items())[:3])
+
+
+_TELL: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "compact.token_estimate": _token_estimate,
+    "compact.trigger_decision": _trigger_decision,
+    "compact.summary_created": _summary_created,
+    "compact.pruned_messages": _pruned_messages,
+    "compact.archival": _archival,
+    "compact.warning": _warning,
+    "compact.error": _error,
+}
+
+
+def _clock(seconds: float) -> str:
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--"
+
+
+def _took(duration: float) -> str:
+    return f" in {duration:.2f} s" if duration >= 0.01 else ""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _clean(value: Any) -> str:
+    """A value as short, printable text: thousands grouped, control characters shown as escapes."""
+    value = plain(value)
+    if _is_number(value):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+    text = str(value)
+    if len(text) > _LONGEST_TEXT:
+        text = text[: _LONGEST_TEXT - 3] + "..."
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,155 @@
+"""Where transcripts, summaries and events are kept: what a store must do, and how its keys are named.
+
+Owns: the `Store` protocol, the keys of the archive, the encoding of session ids, and the choice of a store by policy.
+Must never: touch a disk or a network itself, redact, or decide what is archived.
+
+Rules:
+- A key is `place/name`. The place is the encoded session id; no two ids share one, also on disks that ignore case,
+  and none leaves the root.
+- `put` and `append` return only after the data is durable. Whatever else happens raises `ArchiveError`.
+- Keys are listed in natural order: step 1000 comes after step 999.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import ArchiveError, MissingExtra
+
+if TYPE_CHECKING:
+    from .._policy import StoragePolicy
+
+__all__ = [
+    "KeyMissing",
+    "KeyTaken",
+    "Keys",
+    "Store",
+    "check_key",
+    "events_key",
+    "natural_order",
+    "open_store",
+    "place_of",
+    "session_of",
+    "summary_key",
+    "transcript_key",
+]
+
+Keys = list[str]
+"""Keys in natural order. (An alias, because `Store.list` hides the built-in name inside its class.)"""
+
+_PLAIN_ID = re.compile(r"[a-z0-9_-]{1,64}")
+_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
+_LONGEST_PLACE = 120
+_HASHED = "=h-"
+_UNSAFE_IN_KEY = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]")
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+class KeyTaken(ArchiveError):
+    """A key that had to be new exists already. What it holds was left as it is."""
+
+
+class KeyMissing(ArchiveError):
+    """Nothing is stored under this key."""
+
+
+class Store(Protocol):
+    """Anything that keeps bytes under keys."""
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = True) -> None:
+        """Keep `data` under `key`, whole or not at all. Raises `KeyTaken` when it exists and `if_absent` is set."""
+        ...
+
+    def append(self, key: str, lines: Iterable[bytes]) -> None:
+        """Add whole lines at the end of `key`, which need not exist. A line may bring its newline or leave it out."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """What is kept under `key`. Raises `KeyMissing` when there is nothing."""
+        ...
+
+    def list(self, prefix: str) -> Keys:
+        """All keys that start with the text `prefix`; end it with "/" to name a folder."""
+        ...
+
+
+def open_store(policy: StoragePolicy) -> Store | None:
+    """The store that the `storage` section asks for; None when nothing is to be kept."""
+    if policy.adapter == "none":
+        return None
+    if policy.adapter == "fs":
+        from .fs import FileStore
+
+        return FileStore(policy.path)
+    raise MissingExtra(
+        f'storage.adapter is "{policy.adapter}", which needs the extra "s3". '
+        'Install "agent-compact[s3]", or set storage.adapter to "fs" or "none".'
+    )
+
+
+def transcript_key(session_id: str, step: int) -> str:
+    """The key of the transcript as it was before the fold of this step."""
+    return f"{place_of(session_id)}/transcript-pre-compact-{step:03d}.jsonl"
+
+
+def summary_key(session_id: str, step: int) -> str:
+    """The key of the summary that the fold of this step left."""
+    return f"{place_of(session_id)}/summary-{step:03d}.json"
+
+
+def events_key(session_id: str) -> str:
+    """The key of the session's events."""
+    return f"{place_of(session_id)}/events.jsonl"
+
+
+def place_of(session_id: str) -> str:
+    """The folder name of a session: the id itself when it is safe everywhere, else an encoding of it.
+
+    The encoding starts with "=", which no plain id holds, so the two kinds never meet. Ids too long for a file name
+    are hashed; their place cannot be turned back into the id.
+    """
+    if _PLAIN_ID.fullmatch(session_id) and session_id not in _DEVICES:
+        return session_id
+    raw = session_id.encode("utf-8", "surrogatepass")
+    place = "=" + base64.b32encode(raw).decode("ascii").rstrip("=").lower()
+    return place if len(place) <= _LONGEST_PLACE else _HASHED + hashlib.sha256(raw).hexdigest()
+
+
+def session_of(place: str) -> str | None:
+    """The session id of a place; None when it was hashed, or when it is no place of ours."""
+    session_id = place
+    if place.startswith("="):
+        code = place[1:].upper()
+        try:
+            session_id = base64.b32decode(code + "=" * (-len(code) % 8)).decode("utf-8", "surrogatepass")
+        except (binascii.Error, ValueError):
+            return None
+    return session_id if place_of(session_id) == place else None
+
+
+def check_key(key: str) -> tuple[str, ...]:
+    """The parts of a key, once none of them can leave the root or mean something special to a disk."""
+    parts = tuple(key.split("/"))
+    for part in parts:
+        if not part or part.startswith(".") or _UNSAFE_IN_KEY.search(part):
+            raise ArchiveError(
+                f"The key {key!r} cannot be stored: its part {part!r} is empty, starts with a dot, or holds a control "
+                "character, a surrogate, a backslash or a colon. Encode session ids with place_of()."
+            )
+    return parts
+
+
+def natural_order(key: str) -> tuple[list[list[tuple[int, str]]], str]:
+    """A sort key: folder by folder, numbers inside names counting as numbers, whatever their length."""
+    return [_texts_and_numbers(part) for part in key.split("/")], key
+
+
+def _texts_and_numbers(part: str) -> list[tuple[int, str]]:
+    pieces = _DIGITS.split(part)
+    # Every second piece is a number; of two without leading zeros the longer one is the larger.
+    return [(len(p.lstrip("0")), p.lstrip("0")) if i % 2 else (0, p) for i, p in enumerate(pieces)]

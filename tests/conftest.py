@@ -1,0 +1,57 @@
+"""What all tests share: the Hypothesis profiles, and the record of which rows each test proves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=_QUIET, derandomize=True)
+settings.register_profile("default", max_examples=100, deadline=None, suppress_health_check=_QUIET)
+settings.register_profile("full", max_examples=300, deadline=None, suppress_health_check=_QUIET)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+"""Data that may stand beside the project; tests that use it run on data of their own when it does not."""
+
+_proved: dict[str, dict[str, str]] = {}
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test works in a folder of its own and sees no configuration but its own."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("COMPACT_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Hand the rows a test proves to whoever collects the reports."""
+    report = yield
+    rows = sorted({row for mark in item.iter_markers("spec") for row in mark.args})
+    if rows:
+        report.user_properties.append(("spec", rows))
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note the outcome of each test per row."""
+    if report.when == "call" or report.outcome != "passed":
+        for name, rows in report.user_properties:
+            if name == "spec":
+                for row in rows:
+                    _proved.setdefault(row, {})[report.nodeid] = report.outcome
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the matrix for `scripts/spec.py`; with several processes only the one that collects has it."""
+    path = os.environ.get("SPEC_RESULTS")
+    if path and not hasattr(session.config, "workerinput"):
+        (session.config.rootpath / path).write_text(json.dumps(_proved, indent=1, sort_keys=True))
