@@ -102,7 +102,7 @@ outbox test, then a review for the proration branch, then staging. Lunch somewhe
 The plan is in the todo list in that order, with the void question and the three float leftovers as separate notes at
 the end. Before each ticket I will start from a fresh main and say which files I expect to touch.
 
-== rounding key
+== rounding
 LED-398 then. test_rounding fails on CI since Friday, on my machine it passes. Find out why before you fix anything.
 
 - git checkout -b led-398-half-even + fail tests/test_rounding.py
@@ -164,7 +164,7 @@ half-up and rounding.py read it back. Now the mode is an argument and every call
 asks. Behaviour change: lines that end in exactly half a cent round to the even cent also after a tax calculation.
 I added one line under "Fixed" in CHANGELOG.md for 2.15.0. Merge request !341 carries this text.
 
-== credit key
+== credit
 Next is LED-412, credit notes. A customer can get a credit note for all or part of an open or paid invoice. It has its
 own number series (CN1-2025-000001), its own PDF, and shows up on the statement. Partial means chosen lines with
 amounts. Success: an issued credit note reduces the open balance, cannot exceed the invoice, and the books stay
@@ -179,7 +179,7 @@ credit_note_lines with a foreign key to the invoice line, a series of their own 
 recommend B. It costs one migration and about 400 lines, and it leaves invoice numbering alone, which matters for the
 gapless rule you gave me.
 
-== credit key
+== credit
 B. Reason for the record: negative invoices would draw from the invoice series, and the auditors would see holes in
 both. Also decided: a credit note once issued is immutable, corrections are a second credit note.
 
@@ -277,7 +277,7 @@ Changed. The synchronous call and its 502 are gone; issuing writes an outbox row
 The worker delivers with the usual retries (1, 5, 25, 125 minutes). So the earlier decision is revoked, and the reason
 is the lock: the series is now held for $lockms ms at p95 instead of up to 3 s. Commit $shacredit, merge request !342.
 
-== amount key
+== amount
 LED-415. invoices.amount is still numeric(12,2), the code converts at the border. I want amount_cents bigint and the
 old column gone in the end. The table has $rows rows in production and must stay writable all the time. How?
 
@@ -361,7 +361,7 @@ It ran to the end: 49 min 12 s, 369 batches of 5,000, no lock timeout, largest r
 by itself when the lag passed 10 s. After the run amount_cents is set for every row except the $oddrows known ones,
 and a checksum over both columns agrees: difference 0.
 
-== flaky key
+== flaky
 Back. LED-377: tests/test_outbox.py::test_drains_in_order fails about three times in two hundred runs. People re-run
 CI and move on. I want the cause, not a retry decorator.
 
@@ -394,7 +394,7 @@ need is less: events of one invoice in order. All writers of one invoice hold it
 allocated and committed in order. Ordering by (aggregate_id, id) is therefore correct per invoice, and no more is
 promised.
 
-== flaky key
+== flaky
 Decision: per-invoice order by id, and we say in the docs that there is no global order. Reason: nobody needs the
 global one and it would cost a lock. Implement it, fix the test to check what we promise.
 
@@ -435,7 +435,7 @@ No. The exporter groups by invoice before it writes, and the sync is keyed by le
 seen. The consumer guide said "events arrive in order" without saying which; I changed that sentence to match the
 promise.
 
-== review key
+== review
 Now a review, please: branch led-405-proration, merge request !338. Read it as if you had to maintain it. Correctness
 first, style only where it hides something.
 
@@ -500,7 +500,7 @@ Rule 4 says nobody pushes to main, so I queued all four in the merge train rathe
 !341, !342, !343 and !344 in that order. main is at $shamain, $ntestsend tests pass, revision 0050 is the only
 migration head. !339 has the smaller log line and waits for your approval.
 
-== staging key
+== staging
 Staging. Version 2.15.0-rc1 from main. Credit notes behind the flag credit_notes_enabled, on for staging, off for
 production. Tell me the steps before you run anything.
 

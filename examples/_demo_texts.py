@@ -48,15 +48,29 @@ POOLS: dict[str, tuple[str, ...]] = {
     "state": tuple("draft open issued paid void pending settled expired queued delivered rejected".split()),
     "adverb": tuple("once again early late twice safely exactly quietly".split()),
     "thing": (
-        "credit note", "payment plan", "dunning letter", "bank transfer", "tax report", "customer statement",
-        "direct debit", "price list", "refund request", "monthly export",
+        "credit note",
+        "payment plan",
+        "dunning letter",
+        "bank transfer",
+        "tax report",
+        "customer statement",
+        "direct debit",
+        "price list",
+        "refund request",
+        "monthly export",
     ),
     "area": ("billing/", "store/", "jobs/", "clients/", "the statement job", "the export", "api/payments.py"),
     "word": ("due date", "balance", "state", "tax amount", "currency", "delivery time", "reference"),
     "why": (
-        "a retry must not change the outcome", "the auditors compare both columns", "two workers may hold the same row",
-        "the bank reports in local time", "older rows have no value here", "the caller has checked the currency",
-        "the sum must equal the printed total", "callers rely on the order", "a rollback must leave no trace",
+        "a retry must not change the outcome",
+        "the auditors compare both columns",
+        "two workers may hold the same row",
+        "the bank reports in local time",
+        "older rows have no value here",
+        "the caller has checked the currency",
+        "the sum must equal the printed total",
+        "callers rely on the order",
+        "a rollback must leave no trace",
     ),
     "level": ("INFO", "INFO", "INFO", "DEBUG", "WARNING"),
     "part": ("api.invoices", "api.payments", "jobs.scheduler", "jobs.backfill", "store.outbox", "clients.bank", "http"),
@@ -149,14 +163,14 @@ RETURNS = (
     "return $Noun2(${noun}_id=$noun.id, $field=$field, created_at=clock.utcnow())",
     "session.flush()\nreturn $Noun2.from_$noun($noun)",
     "return next((item for item in $noun.${noun2}s if item.$field >= $field), None)",
-    "return [item for item in $noun.${noun2}s if item.status != \"$state\"]",
+    'return [item for item in $noun.${noun2}s if item.status != "$state"]',
     "return max(0, min($noun.$field2, $field * $int3))",
-    "log.debug(\"$verb $noun: %d\", $field)\nreturn $field",
+    'log.debug("$verb $noun: %d", $field)\nreturn $field',
 )
 CLASSES = (
-    "@dataclass(frozen=True, slots=True)\nclass $Noun$State:\n    \"\"\"A $noun that is $state; $why.\"\"\"\n",
-    "class $Verb$Noun(BaseModel):\n    \"\"\"Body of the request that asks to $verb one $noun.\"\"\"\n",
-    "class $Noun${Noun2}Error(LedgerError):\n    \"\"\"The $noun and its $noun2 disagree, and $why.\"\"\"\n",
+    '@dataclass(frozen=True, slots=True)\nclass $Noun$State:\n    """A $noun that is $state; $why."""\n',
+    'class $Verb$Noun(BaseModel):\n    """Body of the request that asks to $verb one $noun."""\n',
+    'class $Noun${Noun2}Error(LedgerError):\n    """The $noun and its $noun2 disagree, and $why."""\n',
 )
 CLASS_FIELDS = (
     "$field: int", "$field: int = $int2", "${noun2}_id: UUID", "status: Literal[\"$state\", \"$state2\"]", "created_at: datetime",
@@ -179,20 +193,20 @@ TEST_BODIES = (
     "assert {'$noun', '$noun2'} == {item['type'] for item in body['items']}\nassert $value == body['$field']",
 )
 CHANGES = (
-    "if $field < 0:\n    raise LedgerError(f\"$field is negative: {$field}\")",
-    "log.info(\"$verb $noun\", extra={\"$field\": $field})",
+    'if $field < 0:\n    raise LedgerError(f"$field is negative: {$field}")',
+    'log.info("$verb $noun", extra={"$field": $field})',
     "# $why.\n$field = int($field)",
     "session.refresh($noun, with_for_update=True)",
     "mode = HALF_EVEN  # $why",
     "if $noun is None:\n    return None",
-    "outbox.append(session, \"$noun.$state\", {\"id\": $noun.id})",
+    'outbox.append(session, "$noun.$state", {"id": $noun.id})',
     "$field = min($field, $noun.$field2)",
 )
 FAILURES = (
     "AssertionError: assert $int4 == $value\n +  where $value = $Noun(id=$int4, status='$state').$field",
     "ledgerd.billing.errors.LedgerError: $noun $int5: $field is below $int2",
     "TypeError: ${verb}_$noun() got an unexpected keyword argument '$field'",
-    "sqlalchemy.exc.IntegrityError: duplicate value violates unique constraint \"uq_${noun}s_$field\"\n"
+    'sqlalchemy.exc.IntegrityError: duplicate value violates unique constraint "uq_${noun}s_$field"\n'
     "DETAIL:  Row ($field, year)=($int4, 2025) already exists.",
     "AttributeError: '$Noun' object has no attribute '$field'",
 )
@@ -207,10 +221,10 @@ COMMAND_LOGS: dict[str, tuple[str, ...]] = {
         "    \"ix_${noun}s_${field}_$field2\" btree ($field, $field2) WHERE status <> '$state'::text",
     ),
     "mypy": (
-        "src/ledgerd/$module:$int3: note: \"${verb}_$noun\" defined here",
-        "src/ledgerd/$module:$int2: error: Argument \"$field\" to \"${verb}_$noun\" has incompatible type \"float\";"
-        " expected \"int\"  [arg-type]",
-        "src/ledgerd/$module:$int3: error: Item \"None\" of \"$Noun | None\" has no attribute \"$field\"  [union-attr]",
+        'src/ledgerd/$module:$int3: note: "${verb}_$noun" defined here',
+        'src/ledgerd/$module:$int2: error: Argument "$field" to "${verb}_$noun" has incompatible type "float";'
+        ' expected "int"  [arg-type]',
+        'src/ledgerd/$module:$int3: error: Item "None" of "$Noun | None" has no attribute "$field"  [union-attr]',
     ),
     "ruff": (
         "src/ledgerd/$module:$int3:$int2: F841 Local variable `$field` is assigned to but never used",
@@ -230,8 +244,8 @@ COMMAND_LOGS: dict[str, tuple[str, ...]] = {
         "run $int3 of the loop: seed $int5: FAILED, $noun $int4 before $noun2 $int4, created_at $time",
     ),
     "curl": (
-        "{\"id\": $int5, \"type\": \"$noun\", \"status\": \"$state\", \"$field\": $int5, \"updated_at\": \"$time\"}",
-        "{\"id\": $int4, \"type\": \"$noun2\", \"lines\": [{\"$field\": $int4, \"$field2\": $int3}], \"trace\": \"$hex8\"}",
+        '{"id": $int5, "type": "$noun", "status": "$state", "$field": $int5, "updated_at": "$time"}',
+        '{"id": $int4, "type": "$noun2", "lines": [{"$field": $int4, "$field2": $int3}], "trace": "$hex8"}',
     ),
     "metrics": (
         "$time  route=/v1/${noun}s method=$method p50=$int2.$int1 p95=$int2.$int1 p99=$int3.$int1 n=$int4",
@@ -245,8 +259,8 @@ COMMAND_LOGS: dict[str, tuple[str, ...]] = {
     "": (
         "$time $level ledgerd.$part pod=$pod $verb $noun id=$int5 $field=$int4 took=${int2}ms",
         "$time $level ledgerd.$part pod=$pod $method /v1/${noun}s/$int5 $code ${int3}ms trace=$hex8",
-        "{\"ts\": \"$time\", \"level\": \"$level\", \"logger\": \"ledgerd.$part\", \"event\": \"$noun.$state\", \"id\": $int6,"
-        " \"$field\": $int4, \"worker\": $int1}",
+        '{"ts": "$time", "level": "$level", "logger": "ledgerd.$part", "event": "$noun.$state", "id": $int6,'
+        ' "$field": $int4, "worker": $int1}',
         "$time WARNING ledgerd.$part pod=$pod $noun $int5 retried $adverb: $why",
         "$time INFO ledgerd.$part batch=$int3 rows=$int4 lag=$int1.$int1 cursor=$int6",
     ),
@@ -283,7 +297,7 @@ DOC_SENTENCES = (
     "When replication lag passes $int2 s, stop, wait for $int2 s and continue at the last $noun.",
     "For a $thing the rule is the same as for a $thing2, except that the $word comes from the $noun.",
     "See https://docs.example.com/$noun/$verb for the fields and https://docs.example.com/faq/$noun2 for questions.",
-    "Example: `{\"$noun\": {\"status\": \"$state\", \"$field\": $int4}}`.",
+    'Example: `{"$noun": {"status": "$state", "$field": $int4}}`.',
 )
 
 SAY: dict[str, tuple[str, ...]] = {
@@ -322,7 +336,12 @@ TODO_ITEMS: dict[str, tuple[str, ...]] = {
     "rounding": ("LED-398 find the cause", "LED-398 explicit mode", "LED-398 negative amounts", "merge request !341"),
     "credit": ("LED-412 model", "LED-412 number series", "LED-412 API", "LED-412 PDF and statement", "LED-412 webhook"),
     "amount": ("LED-415 add the column", "LED-415 backfill", "LED-415 index", "LED-431 drop the column in 2.17"),
-    "flaky": ("LED-377 reproduce", "LED-377 prove the cause", "LED-377 order per invoice", "LED-440 cursors on created_at"),
+    "flaky": (
+        "LED-377 reproduce",
+        "LED-377 prove the cause",
+        "LED-377 order per invoice",
+        "LED-440 cursors on created_at",
+    ),
     "review": ("review !338", "review !339", "merge train"),
     "staging": ("tag and image", "schema 0046 to 0050", "roll out", "smoke tests", "backfill", "handover"),
     "later": ("reproduce the report", "smallest failing test", "fix", "note for the changelog"),

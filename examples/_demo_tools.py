@@ -150,7 +150,9 @@ class Workshop:
             return self._page(path, 1_500).splitlines()
         if not path.endswith(".py") or path.startswith("migrations/"):
             return "\n".join(self._lines(_file_lines(path), 20 + self._dice.below(30))).splitlines()
-        parts = [self._dice.fill(f'"""{path.split("/")[-1][:-3]}: $verb and $verb2 a $noun; $why."""\n\nimport logging\n')]
+        parts = [
+            self._dice.fill(f'"""{path.split("/")[-1][:-3]}: $verb and $verb2 a $noun; $why."""\n\nimport logging\n')
+        ]
         for _ in range(14 + self._dice.below(16)):
             parts.append(self._test() if path.startswith("tests/") else self._definition())
         return "\n\n".join(parts).splitlines()
@@ -191,11 +193,13 @@ class Workshop:
     def _show(self, argument: str, room: int) -> tuple[dict[str, Any], str]:
         path, lines = self._open(argument)
         start = self._read_until.get(path, 0)
-        if start >= len(lines):
+        if start > len(lines) - 12:
             start = 0
         shown = _upto((f"{number + 1:>4}  {lines[number]}" for number in range(start, len(lines))), room)
         self._read_until[path] = end = start + shown.count("\n") + 1
-        rest = f"\n({len(lines) - end} more lines, continue with offset {end})" if end < len(lines) else "\n(end of file)"
+        rest = (
+            f"\n({len(lines) - end} more lines, continue with offset {end})" if end < len(lines) else "\n(end of file)"
+        )
         return {"path": path, **({"offset": start} if start else {})}, shown + rest
 
     def _search(self, argument: str, room: int) -> tuple[dict[str, Any], str]:
@@ -220,7 +224,9 @@ class Workshop:
         old = lines[at]
         lines[at:at] = added
         self._edits.append((path, at, len(added)))
-        shown = "\n".join(f"{i + 1:>4}  {lines[i]}" for i in range(max(at - 3, 0), min(at + len(added) + 4, len(lines))))
+        shown = "\n".join(
+            f"{i + 1:>4}  {lines[i]}" for i in range(max(at - 3, 0), min(at + len(added) + 4, len(lines)))
+        )
         result = f"{path}: 1 replacement at line {at + 1}, {len(added)} lines added.\n{shown}"
         return {"path": path, "old": old, "new": "\n".join([*added, old])}, result
 
@@ -256,7 +262,9 @@ class Workshop:
         lines = self._files[path]
         start = next(i for i, line in enumerate(lines) if line.startswith(f"def {name}("))
         body = "\n".join(lines[start : start + 6])
-        trace = "\n".join(self._lines(("src/ledgerd/$module:$int3: in ${verb}_$noun\n    return ${verb2}_$noun2($field)",), 3))
+        trace = "\n".join(
+            self._lines(("src/ledgerd/$module:$int3: in ${verb}_$noun\n    return ${verb2}_$noun2($field)",), 3)
+        )
         error = self.fill(self._dice.pick(texts.FAILURES)).replace("\n", "\nE   ")
         log = "\n".join(self._lines(texts.COMMAND_LOGS[""], 3))
         return (
@@ -278,32 +286,36 @@ class Workshop:
     def _git(self, argument: str, room: int) -> tuple[dict[str, Any], str]:
         what = argument.split()[0]
         if what in ("log", "fetch", "pull"):
-            result = _upto(self._lines([f"$hex7 2025-02-2$int1 $author  {s}" for s in texts.COMMIT_SUBJECTS], 5_000), room)
+            result = _upto(
+                self._lines([f"$hex7 2025-02-2$int1 $author  {s}" for s in texts.COMMIT_SUBJECTS], 5_000), room
+            )
         elif what in ("diff", "show"):
             result = _upto(self._hunks(), room)
         elif what == "blame":
             path, lines = self._open(argument.split()[-1])
-            result = _upto((self.fill(f"$hex7 ($author 2024-1$int1) {i:>4} ") + line for i, line in enumerate(lines)), room)
+            result = _upto(
+                (self.fill(f"$hex7 ($author 2024-1$int1) {i:>4} ") + line for i, line in enumerate(lines)), room
+            )
         else:
             result = self._change(what, argument)
         return {"args": argument}, result
 
     def _hunks(self) -> Iterator[str]:
-        """The edits since the last commit, newest first, and then what others changed on the branch."""
+        """Lines of a diff: the edits since the last commit, newest first, then what others changed on the branch."""
         for path, at, size in reversed(self._edits):
-            yield self._hunk(path, at, self._files[path][at : at + size], self._files[path][at + size :])
+            yield from self._hunk(path, at, self._files[path][at : at + size], self._files[path][at + size :])
         for _ in count():
             path = self._dice.pick([path for path in self._files if path.endswith(".py")])
             lines = self._files[path]
             at = self._dice.below(len(lines))
-            yield self._hunk(path, at, _indent(self._definition()).splitlines(), lines[at:])
+            yield from self._hunk(path, at, _indent(self._definition()).splitlines(), lines[at:])
 
-    def _hunk(self, path: str, at: int, added: Sequence[str], after: Sequence[str]) -> str:
+    def _hunk(self, path: str, at: int, added: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         before = self._files[path][max(at - 3, 0) : at]
-        shown = [f" {line}" for line in before] + [f"+{line}" for line in added] + [f" {line}" for line in after[:3]]
         size = len(before) + len(after[:3])
-        head = f"diff --git a/{path} b/{path}\n@@ -{at},{size} +{at},{size + len(added)} @@"
-        return "\n".join([head, *shown])
+        yield f"diff --git a/{path} b/{path}"
+        yield f"@@ -{at},{size} +{at},{size + len(added)} @@"
+        yield from [f" {line}" for line in before] + [f"+{line}" for line in added] + [f" {line}" for line in after[:3]]
 
     def _change(self, what: str, argument: str) -> str:
         """The answer of a git command that changes or reports state."""
@@ -312,7 +324,9 @@ class Workshop:
             self._branch = argument.split()[-1]
             self._edits.clear()
         files = "".join(f"\n        modified:   {path}" for path in changed)
-        state = self.fill(f"On branch {self._branch}, $int1 ahead of origin/main at $hex12, working tree:{files or ' clean'}")
+        state = self.fill(
+            f"On branch {self._branch}, $int1 ahead of origin/main at $hex12, working tree:{files or ' clean'}"
+        )
         if what != "commit":
             web = f"https://git.example.com/ledgerd/-/compare/main...{self._branch}"
             return f"{state}\nremote: {what} accepted, see {web}\nremote: pipeline {self.fill('$int5 queued at $time')}"
@@ -351,12 +365,12 @@ def _indent(text: str) -> str:
 
 
 def _upto(lines: Iterable[str], room: int) -> str:
-    """As many of the lines as the room allows, at least three."""
+    """As many of the lines as the room allows, at least five."""
     taken: list[str] = []
     used = 0
     for line in lines:
         used += estimate(line) + 1
-        if used > room and len(taken) >= 3:
+        if used > room and len(taken) >= 5:
             break
         taken.append(line)
     return "\n".join(taken)

@@ -25,10 +25,11 @@ from _demo_tools import TOOLS, Dice, Workshop, estimate
 __all__ = ["build"]
 
 MINIMUM = 10_000
-TURNS_AT_LEAST, TOKENS_PER_TURN = 6, 4_550
+FEWEST_TURNS, TOKENS_PER_TURN = 4, 4_350
 SMALLEST, LARGEST = 60, 5_700
-CALL_TEXT = 55
+CALL_TEXT, OWN_SIZE = 52, 145
 LARGE = 7.0
+HISTORY = ("git log", "git diff", "git show", "git blame", "git fetch", "git pull")
 
 
 def build(seed: int = 7, tokens: int = 200_000) -> list[dict[str, Any]]:
@@ -36,11 +37,11 @@ def build(seed: int = 7, tokens: int = 200_000) -> list[dict[str, Any]]:
     if tokens < MINIMUM:
         raise ValueError(f"tokens is {tokens}, and the story needs at least {MINIMUM}: ask for more.")
     dice = Dice(seed)
-    turns = _turns(dice, TURNS_AT_LEAST + tokens // TOKENS_PER_TURN)
+    turns = _turns(dice, FEWEST_TURNS + tokens // TOKENS_PER_TURN)
     workshop = Workshop(dice, {name: dice.fill(text) for name, text in DAY_FACTS.items()})
     weights = [_weight(dice, move) for turn in turns for step in turn.steps for move in step]
     weight_left = sum(weights)
-    next_weight = iter(weights)
+    weight_of_next = iter(weights)
     messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}]
     free = tokens - _cost(messages[0]) - sum(turn.cost for turn in turns)
     for turn in turns:
@@ -50,15 +51,15 @@ def build(seed: int = 7, tokens: int = 200_000) -> list[dict[str, Any]]:
         for step in turn.steps:
             calls, results = [], []
             for move in step:
-                weight = next(next_weight)
-                room = min(max(round(free * weight / weight_left), SMALLEST), LARGEST)
+                weight = next(weight_of_next)
+                room = min(max(round(free * weight / max(weight_left, weight, 1)), SMALLEST), LARGEST)
                 call, result = workshop.act(turn.chapter, move.removesuffix("!"), room)
                 calls.append(call)
                 results.append(result)
                 weight_left -= weight
-                free -= _cost(result)
+                free += _fixed(move) - _cost(result)
             asked = {"role": "assistant", "content": workshop.remark(calls[0]), "tool_calls": calls}
-            free += CALL_TEXT * len(calls) - _cost(asked)
+            free -= _cost(asked)
             messages += [asked, *results]
         messages.append({"role": "assistant", "content": workshop.fill(turn.reply)})
     return messages
@@ -76,8 +77,10 @@ class _Turn:
 
     @property
     def cost(self) -> int:
-        """Tokens of everything but the tool results."""
-        return 8 + estimate(self.words) + estimate(self.reply) + CALL_TEXT * sum(map(len, self.steps))
+        """Tokens of all that does not grow with the transcript."""
+        return (
+            8 + estimate(self.words) + estimate(self.reply) + sum(_fixed(move) for step in self.steps for move in step)
+        )
 
 
 def _parse(screenplay: str) -> list[_Turn]:
@@ -111,7 +114,17 @@ def _turns(dice: Dice, wanted: int) -> list[_Turn]:
 def _weight(dice: Dice, move: str) -> float:
     """How large the result of a move is compared with others; `!` asks for a large one."""
     usual = TOOLS[move.removesuffix("!").split()[0]][1]
-    return usual * (LARGE if move.endswith("!") else 0.3 + dice.below(1000) / 700)
+    return usual * (LARGE if move.endswith("!") else 0.3 + dice.below(1000) / 700) if _grows(move) else 0.0
+
+
+def _grows(move: str) -> bool:
+    """Whether the result is as long as there is room for it, rather than of a size of its own."""
+    return not move.startswith(("edit", "todo", "git")) or move.startswith(HISTORY)
+
+
+def _fixed(move: str) -> int:
+    """Tokens of a move whatever the size of the transcript: its call, and a result that does not grow."""
+    return CALL_TEXT + (0 if _grows(move) else OWN_SIZE)
 
 
 def _cost(message: dict[str, Any]) -> int:

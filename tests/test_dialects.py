@@ -236,6 +236,11 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"type": "mcp_list_tools", "id": "w", "server_label": "s", "tools": [{"name": "f"}]},
         step(text="[mcp_list_tools: server_label=s]", hidden='[{"name":"f"}]'),
     ),
+    (
+        RESPONSES,
+        {"type": "code_interpreter_call", "outputs": [{"url": "data:image/png;base64," + "A" * 9_000}]},
+        step(text='[code_interpreter_call: outputs=[{"url":"[file]"}]]'),
+    ),
     (RESPONSES, {"type": "item_reference", "id": "w"}, step(text="[item_reference: item=w]")),
     (RESPONSES, {"type": "compaction", "id": "w", "encrypted_content": "x" * 60}, step(text="[compaction]", weight=10)),
     (RESPONSES, {"type": "time_travel_call", "id": "w", "year": 1985}, step(text="[time_travel_call: year=1985]")),

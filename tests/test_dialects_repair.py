@@ -28,11 +28,12 @@ def chat_messages(moves: Sequence[Move]) -> list[Any]:
     out: list[Any] = []
     for kind, ids in moves:
         if kind == "calls":
-            calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids]
+            calls = [{"id": key, "type": "function", "function": {"name": "f", "arguments": "{}"}} for key in ids]
             out.append({"role": "assistant", "content": None, "tool_calls": calls})
         elif kind in ("answers", "mixed"):
             out += [
-                {"role": "tool", "tool_call_id": id, "content": f"result <{len(out)}.{n}>"} for n, id in enumerate(ids)
+                {"role": "tool", "tool_call_id": key, "content": f"result <{len(out)}.{n}>"}
+                for n, key in enumerate(ids)
             ]
         else:
             role = kind if kind in ("user", "system") else "assistant"
@@ -46,11 +47,11 @@ def responses_items(moves: Sequence[Move]) -> list[Any]:
     kinds = {"a": "function_call", "b": "custom_tool_call", "c": "computer_call", "d": "shell_call"}
     for kind, ids in moves:
         if kind == "calls":
-            out += [{"type": kinds[id], "call_id": id, "name": "f"} for id in ids]
+            out += [{"type": kinds[key], "call_id": key, "name": "f"} for key in ids]
         elif kind in ("answers", "mixed"):
             out += [
-                {"type": "function_call_output", "call_id": id, "output": f"result <{len(out)}.{n}>"}
-                for n, id in enumerate(ids)
+                {"type": "function_call_output", "call_id": key, "output": f"result <{len(out)}.{n}>"}
+                for n, key in enumerate(ids)
             ]
         elif kind == "thought":
             out.append({"type": "reasoning", "summary": []})
@@ -64,15 +65,15 @@ def anthropic_messages(moves: Sequence[Move]) -> list[Any]:
     out: list[Any] = []
     for kind, ids in moves:
         results = [
-            {"type": "tool_result", "tool_use_id": id, "content": f"result <{len(out)}.{n}>"}
-            for n, id in enumerate(ids)
+            {"type": "tool_result", "tool_use_id": key, "content": f"result <{len(out)}.{n}>"}
+            for n, key in enumerate(ids)
         ]
         words = {"type": "text", "text": "and"}
         if kind == "calls":
             out.append(
                 {
                     "role": "assistant",
-                    "content": [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in ids],
+                    "content": [{"type": "tool_use", "id": key, "name": "f", "input": {}} for key in ids],
                 }
             )
         elif kind == "answers":
@@ -97,7 +98,7 @@ def chat_faults(raws: Sequence[Any]) -> list[str]:
             faults += ["tool message without a step"] if i == 0 else []
         elif end < len(wire) and sorted(calls) != sorted(answers):
             faults.append(f"{calls} answered by {answers}")
-        elif not all(answers.count(id) <= calls.count(id) for id in answers):
+        elif not all(answers.count(key) <= calls.count(key) for key in answers):
             faults.append(f"{answers} answer more than {calls}")
         if raw["role"] == "assistant" and not calls and not raw["content"]:
             faults.append("empty")
@@ -105,7 +106,7 @@ def chat_faults(raws: Sequence[Any]) -> list[str]:
 
 
 def responses_faults(raws: Sequence[Any]) -> list[str]:
-    """The provider's rules on the wire: every output has its own call before it, every call but pending ones an output."""
+    """The provider's rules on the wire: an output has its own call before it, a call its output."""
     faults: list[str] = []
     waiting: list[str] = []
     wire = [raw for raw in raws if raw.get("role") != "system"]
@@ -123,12 +124,12 @@ def responses_faults(raws: Sequence[Any]) -> list[str]:
             waiting.append(raw["call_id"])
         elif raw.get("role") == "user" and waiting:
             later = [other.get("call_id") for other in wire[i:] if other.get("type", "").endswith("_output")]
-            faults += [f"{id} unanswered" for id in waiting if id not in later]
+            faults += [f"{key} unanswered" for key in waiting if key not in later]
     return faults
 
 
 def anthropic_faults(raws: Sequence[Any]) -> list[str]:
-    """The provider's rules on the wire, user messages joined: results of the step before come first and are complete."""
+    """The provider's rules on the wire, user messages joined: all results of the step before come first."""
     wire: list[tuple[str, list[Any]]] = []
     for raw in raws:
         content = raw["content"] if isinstance(raw["content"], list) else [{"type": "text", "text": raw["content"]}]
@@ -150,7 +151,7 @@ def anthropic_faults(raws: Sequence[Any]) -> list[str]:
         pending = i == len(wire) - 1 and all(kinds)
         if sorted(kinds, reverse=True) != kinds:
             faults.append("words before results")
-        if not all(results.count(id) <= calls.count(id) for id in results) or (
+        if not all(results.count(key) <= calls.count(key) for key in results) or (
             not pending and len(results) != len(calls)
         ):
             faults.append(f"{calls} answered by {results}")
@@ -235,7 +236,7 @@ def answer(*ids: str) -> Move:
 
 
 def outline(messages: Sequence[Message]) -> str:
-    """A list in one line: `A(a)` a step with its calls, `t(a)` results, `t(-)` a missing one, `n` a note, `u` and so on."""
+    """A list in one line: `A(a)` a step with its calls, `t(a)` results, `t(-)` a missing one, `a:note` a note."""
     parts = []
     for m in messages:
         if ORPHAN in m.text:
@@ -286,6 +287,83 @@ def test_repairs(moves: list[Move], chat: str, responses: str, anthropic: str) -
         dialect = DIALECTS[name]
         mended, _ = dialect.repair([dialect.read(raw) for raw in WORLDS[name][0](moves)])
         assert expected == outline(mended)
+
+
+@pytest.mark.spec("T22")
+def test_results_come_before_words() -> None:
+    """A user message with words before its results is mended to the same blocks with the results first."""
+    dialect = DIALECTS[ANTHROPIC]
+    messages = [dialect.read(raw) for raw in anthropic_messages([USER, call("b"), ("mixed", ("b",)), SAID])]
+    assert [(2, "misplaced_answer")] == [(problem.index, problem.code) for problem in dialect.problems(messages)]
+    mended, told = dialect.repair(messages)
+    assert messages[2].raw["content"][::-1] == mended[2].raw["content"]
+    assert ["Message 2 had words before its results; the results now come first."] == told
+
+
+@pytest.mark.spec("T22")
+@pytest.mark.parametrize("name", [CHAT, ANTHROPIC])
+def test_a_late_answer_moves_as_it_is(name: str) -> None:
+    """A message that holds just the late answer is the same object behind its call, and the move is told."""
+    dialect = DIALECTS[name]
+    messages = [dialect.read(raw) for raw in WORLDS[name][0]([USER, call("a"), USER, answer("a")])]
+    mended, told = dialect.repair(messages)
+    assert [id(messages[i]) for i in (0, 1, 3, 2)] == [id(m) for m in mended]
+    assert 1 == len(told)
+
+
+@pytest.mark.parametrize(
+    ("item", "output"),
+    [
+        (
+            {"type": "function_call", "call_id": "a"},
+            {"type": "function_call_output", "call_id": "a", "output": NO_RESULT},
+        ),
+        (
+            {"type": "local_shell_call", "call_id": "a"},
+            {"type": "local_shell_call_output", "id": "a", "output": NO_RESULT},
+        ),
+        (
+            {"type": "shell_call", "call_id": "a"},
+            {
+                "type": "shell_call_output",
+                "call_id": "a",
+                "output": [{"stdout": NO_RESULT, "stderr": "", "outcome": {"type": "timeout"}}],
+            },
+        ),
+        (
+            {"type": "apply_patch_call", "call_id": "a"},
+            {"type": "apply_patch_call_output", "call_id": "a", "output": NO_RESULT, "status": "failed"},
+        ),
+        (
+            {"type": "mcp_approval_request", "id": "a"},
+            {"type": "mcp_approval_response", "approval_request_id": "a", "approve": False, "reason": NO_RESULT},
+        ),
+    ],
+)
+def test_every_kind_of_call_gets_its_own_kind_of_output(item: dict[str, Any], output: dict[str, Any]) -> None:
+    """A call that was never answered gets the output its type demands; it stays itself."""
+    dialect = DIALECTS[RESPONSES]
+    user = {"role": "user", "content": "hi"}
+    mended, _ = dialect.repair([dialect.read(raw) for raw in (item, user)])
+    assert [item, output, user] == [m.raw for m in mended]
+
+
+def test_a_screen_nobody_saw_becomes_a_note() -> None:
+    """A computer call can only be answered by a screenshot, so without one it is told as a note."""
+    dialect = DIALECTS[RESPONSES]
+    items = ({"type": "computer_call", "call_id": "a", "action": {"type": "wait"}}, {"role": "user", "content": "hi"})
+    mended, _ = dialect.repair([dialect.read(raw) for raw in items])
+    assert {"role": "assistant", "content": f'[computer_call: {{"type":"wait"}}] {NO_RESULT}'} == mended[0].raw
+
+
+@pytest.mark.spec("T22")
+def test_a_missing_output_does_not_part_reasoning_from_its_item() -> None:
+    """What a repair adds stands behind the whole step, also when a system message lies inside it."""
+    dialect = DIALECTS[RESPONSES]
+    moves = [USER, call("a"), THOUGHT, SYSTEM, call("b"), answer("b"), USER]
+    mended, _ = dialect.repair([dialect.read(raw) for raw in responses_items(moves)])
+    assert [] == dialect.problems(mended)
+    assert "u A(a) a s A(b) t(-) t(b) u" == outline(mended)
 
 
 @pytest.mark.spec("T22")

@@ -138,22 +138,13 @@ def test_what_is_no_secret_stays(text: str) -> None:
     assert text is redact(text)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "password",
-        "DB_PASSWORD",
-        "passwd",
-        "secret",
-        "clientSecret",
-        "token",
-        "access_token",
-        "apiKey",
-        "api-key",
-        "API_KEY",
-    ]
-    + ["aws_secret_access_key", "private_key", "Authorization", "Cookie", "passphrase", "password_2"],
-)
+TELLING_KEYS = """
+    password DB_PASSWORD passwd passphrase password_2 secret clientSecret aws_secret_access_key token access_token
+    apiKey api-key API_KEY private_key Authorization Cookie
+"""
+
+
+@pytest.mark.parametrize("key", TELLING_KEYS.split())
 def test_a_value_goes_by_the_name_of_its_key(key: str) -> None:
     """Under a telling key a text goes whole, alone or in a list."""
     assert {key: REDACTED, "other": 1} == redact({key: "plain words", "other": 1})
@@ -226,46 +217,23 @@ def test_hostile_values_do_not_crash() -> None:
     assert "\ud800 password=<REDACTED>" == redact("\ud800 password=hunter2")
 
 
-tricky_text = st.lists(
-    st.sampled_from(
-        [
-            "password",
-            "api_key",
-            "token",
-            "Authorization: ",
-            "Bearer ",
-            "Cookie: a=",
-            "--secret ",
-            "=",
-            ": ",
-            ":",
-            " = ",
-            "=>",
-        ]
-        + [
-            '"',
-            "'",
-            "\\",
-            '\\"',
-            ",",
-            " ",
-            "\n",
-            "{",
-            "}",
-            "(",
-            "<",
-            ">",
-            "@",
-            "://",
-            "a:b@",
-            "hunter2",
-            "x",
-            "12345678",
-        ]
-        + [GITHUB, "sk-", "eyJ", PEM, PEM_END, "MIIEowIBAAKCAQEAxyz", REDACTED, "call_1", "-", ".", "é", "\x1b[0m"]
-    ),
-    max_size=12,
-).map("".join)
+NAMES = ("password", "api_key", "token", "Authorization: ", "Bearer ", "Cookie: a=", "--secret ", "://", "a:b@")
+SIGNS = ("=", ": ", ":", " = ", "=>", '"', "'", "\\", '\\"', ",", " ", "\n", "{", "}", "(", "<", ">", "@", "-", ".")
+VALUES = (
+    "hunter2",
+    "x",
+    "12345678",
+    GITHUB,
+    "sk-",
+    "eyJ",
+    PEM,
+    PEM_END,
+    "MIIEowIBAAKCAQEAxyz",
+    REDACTED,
+    "call_1",
+    "é",
+)
+tricky_text = st.lists(st.sampled_from([*NAMES, *SIGNS, *VALUES]), max_size=12).map("".join)
 
 
 @given(tricky_text)
@@ -292,30 +260,39 @@ def test_own_patterns_are_added() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "reason"), [("(", "no valid regular expression"), ("a*", "matches the empty text")]
+    ("pattern", "reason"), [("(", "is no valid regular expression"), ("a*", "matches the empty text")]
 )
 def test_a_bad_pattern_is_refused_at_once(pattern: str, reason: str) -> None:
     """The error names the field, the pattern and the reason."""
-    with pytest.raises(ConfigError, match=rf"redaction.patterns\[1\]: .* given; it {reason}|it is {reason}"):
+    with pytest.raises(ConfigError) as caught:
         Redactor(patterns=["fine", pattern])
+    assert str(caught.value).startswith(f"redaction.patterns[1]: {pattern!r} given; it {reason}")
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "password=",
-        'password:"',
-        '\\"token\\":\\"',
-        "pwd: a\n",
-        PEM,
-        PEM + "A" * 20 + "\n",
-        "://a:",
-        "sk-",
-        "eyJaaaaaaaa.",
-        "--secret ",
-    ]
-    + ["bearer ", "cookie: a", "token='\\\"", "password=%", "key", "\\", "authorization: basic "],
+HOSTILE_TEXT = (
+    "password=",
+    'password:"',
+    '\\"token\\":\\"',
+    "pwd: a\n",
+    "token='\\\"",
+    "password=%",
+    "key",
+    "\\",
+    "sk-",
+    "://a:",
 )
+HOSTILE_LINES = (
+    PEM,
+    PEM + "A" * 20 + "\n",
+    "eyJaaaaaaaa.",
+    "--secret ",
+    "bearer ",
+    "cookie: a",
+    "authorization: basic ",
+)
+
+
+@pytest.mark.parametrize("piece", [*HOSTILE_TEXT, *HOSTILE_LINES])
 def test_hostile_text_takes_linear_time(piece: str) -> None:
     """Four times the text takes about four times as long, and 128 KB stay far below a second."""
 

@@ -1,9 +1,9 @@
 """Keep an agent's conversation inside its model's window, and everything that matters in it.
 
-    from compact import CompactConfig, CompactManager
+from compact import CompactConfig, CompactManager
 
-    manager = CompactManager(CompactConfig(model="gpt-4o"))
-    messages = manager.preflight(session_id, messages)      # before each model call
+manager = CompactManager(CompactConfig(model="gpt-4o"))
+messages = manager.preflight(session_id, messages)      # before each model call
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ class Archive:
 
     def save_summary(self, session: Session, outcome: Outcome, fold: FoldRecord, record: Record) -> tuple[str, int]:
         """Keep what a fold did, and enough to replay it. Returns the key and the size."""
-        assert outcome.plan is not None and outcome.history is not None
+        assert outcome.plan is not None
+        assert outcome.history is not None
         positions = outcome.history.positions
         made = [slot for slot in record.slots if isinstance(slot, Entry)]
         number = {id(entry): n for n, entry in enumerate(made)}

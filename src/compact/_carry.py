@@ -90,7 +90,9 @@ def _spliced(
         return dialect.summary(envelope(body, tag, version), first=first)
 
     def clip(slot: Clip) -> Any:
-        where = f"whole in the archive: step {step}, #{history.positions[slot.index]}" if job.archived else "not archived"
+        where = (
+            f"whole in the archive: step {step}, #{history.positions[slot.index]}" if job.archived else "not archived"
+        )
         return dialect.clip(raws[slot.index], lambda text: shorten(text, slot.tokens, where, count))
 
     return splice(raws, plan, summary, clip), version

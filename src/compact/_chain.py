@@ -1,6 +1,6 @@
 """From a request to a summary that may replace history: what is tried next when one fails.
 
-Owns: the failure chain (S31–S33, L17). Must never: call a model, or let an unusable answer through.
+Owns: the failure chain (S31 to S33, L17). Must never: call a model, or let an unusable answer through.
 
 - too long, or not smaller than what it replaces: asked again at half the size, at most twice
 - refused: once more with the `brief` strategy

@@ -33,7 +33,8 @@ def drive(flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer, 
                 chosen = extract if effect.offline else summarizer
                 answer = [_ask(chosen, ask, policy.timeout) for ask in effect.asks]
             elif isinstance(effect, Wait):
-                answer = time.sleep(effect.seconds)
+                time.sleep(effect.seconds)
+                answer = None
             else:
                 answer = perform(effect)
     except StopIteration as stop:
@@ -54,7 +55,8 @@ async def adrive(
                 chosen = extract if effect.offline else summarizer
                 answer = await asyncio.gather(*(_aask(chosen, ask, policy.timeout) for ask in effect.asks))
             elif isinstance(effect, Wait):
-                answer = await asyncio.sleep(effect.seconds)
+                await asyncio.sleep(effect.seconds)
+                answer = None
             elif isinstance(effect, Emit):
                 answer = perform(effect)
             else:

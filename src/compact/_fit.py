@@ -177,7 +177,9 @@ def _insufficient(history: History, policy: Policy, plan: Plan, cost: int, room:
     if pinned + room.fixed > room.budget:
         advice = "protect fewer or shorter messages, offer fewer tools, or raise max_context_tokens"
     elif policy.layout == "in_place":
-        advice = 'use layout="layered" (in_place keeps every user message and its retention window), or raise the window'
+        advice = (
+            'use layout="layered" (in_place keeps every user message and its retention window), or raise the window'
+        )
     elif policy.oversized == "raise":
         advice = 'set policy.oversized to "clip", shorten the newest messages, or raise max_context_tokens'
     else:

@@ -77,7 +77,7 @@ class CompactManager:
         *,
         summarizer: Summarizer | None = None,
         sinks: Iterable[Sink] = (),
-        store: Store | None | Literal["configured"] = "configured",
+        store: Store | Literal["configured"] | None = "configured",
         dialect: str = "auto",
         protect: Callable[[Any], bool] | None = None,
         before_fold: Callable[[Plan], Plan | None] | None = None,
@@ -425,7 +425,12 @@ class CompactManager:
         if not tools:
             return 0
         known = session.tools
-        if known is not None and known[0] is tally and (known[1] is tools or known[1] == tools) and known[2] == len(tools):
+        if (
+            known is not None
+            and known[0] is tally
+            and (known[1] is tools or known[1] == tools)
+            and known[2] == len(tools)
+        ):
             return known[3]
         cost = tools_tokens(tools, tally, model)
         session.tools = tally, tools, len(tools), cost

@@ -207,7 +207,9 @@ def _blocks(messages: Sequence[Message], pinned_roles: frozenset[str]) -> tuple[
     members: dict[int, list[int]] = {}
     for i in range(len(messages)):
         members.setdefault(root(i), []).append(i)
-    last_said = max((i for i, m in enumerate(messages) if m.role in ("user", "assistant") and not m.answers), default=-1)
+    last_said = max(
+        (i for i, m in enumerate(messages) if m.role in ("user", "assistant") and not m.answers), default=-1
+    )
     blocks = []
     for indices in members.values():
         is_open = any(i in unanswered for i in indices) and last_said <= max(
@@ -248,4 +250,5 @@ def as_mapping(raw: Any) -> Mapping[str, Any]:
     fields = getattr(raw, "__dataclass_fields__", None)
     if fields is not None:
         return {name: getattr(raw, name) for name in fields}
-    return vars(raw)
+    attributes: Mapping[str, Any] = vars(raw)
+    return attributes

@@ -332,7 +332,7 @@ def _text(value: Any) -> str:
     for write in writers:
         try:
             return write(value)
-        except Exception:
+        except Exception:  # noqa: S112 - the next writer is tried
             continue
     return type(value).__name__
 

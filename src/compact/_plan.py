@@ -68,9 +68,7 @@ class Plan:
     @property
     def kept(self) -> tuple[int, ...]:
         """Indices of all messages that stay, clipped ones included, in output order."""
-        return tuple(
-            slot if isinstance(slot, int) else slot.index for slot in self.slots if not isinstance(slot, Fold)
-        )
+        return tuple(slot if isinstance(slot, int) else slot.index for slot in self.slots if not isinstance(slot, Fold))
 
     @property
     def changes(self) -> bool:
@@ -89,11 +87,17 @@ class Plan:
             return self
         slots: list[Slot] = []
         for slot in self.slots:
-            slots.extend(slot.indices if slot in dropped else (slot,))  # type: ignore[union-attr]
+            slots.extend(slot.indices if isinstance(slot, Fold) and slot in dropped else (slot,))
         if len(dropped) == len(self.folds):
-            slots.sort(key=lambda slot: slot if isinstance(slot, int) else slot.index)  # type: ignore[union-attr]
+            slots.sort(key=_place)
         why = {**self.why, **{i: "left" for fold in dropped for i in fold.indices}}
         return replace(self, slots=tuple(slots), why=why)
+
+
+def _place(slot: Slot) -> int:
+    if isinstance(slot, Fold):
+        return slot.indices[0]
+    return slot.index if isinstance(slot, Clip) else slot
 
 
 Layout = Callable[[History, Policy], Plan]

@@ -32,7 +32,9 @@ def estimated(job: Job) -> Emit:
     )
 
 
-def decided(job: Job, decision: Decision, why_not: str | None, plan: Plan | None = None, history: History | None = None) -> Emit:
+def decided(
+    job: Job, decision: Decision, why_not: str | None, plan: Plan | None = None, history: History | None = None
+) -> Emit:
     """Whether a fold goes ahead, and what it will keep."""
     policy = job.policy
     data: dict[str, Any] = {
@@ -70,7 +72,9 @@ def pruned(job: Job, outcome: Outcome, plan: Plan, history: History) -> Emit:
 def layers(history: History, plan: Plan) -> dict[str, int]:
     """How much of each layer a plan keeps: pinned messages, recent turns, tool pairs."""
     kept = set(plan.kept)
-    free = [b for b in history.blocks if not b.pinned and b.indices[0] in kept and b.indices[0] not in history.summaries]
+    free = [
+        b for b in history.blocks if not b.pinned and b.indices[0] in kept and b.indices[0] not in history.summaries
+    ]
     return {
         "pinned": len(history.pinned & kept),
         "recent_turns": sum(any(i in kept and history[i].is_user for i in range(*turn)) for turn in history.turns),

@@ -168,7 +168,11 @@ class Track:
         self.searched = False
         self.next_position = 0
         """The session position of the next new message."""
-        self.detach()
+        self.record: Record | None = None
+        """The fold that stands in for the first `replayed` messages: `head` in their place, `saved` tokens fewer."""
+        self.replayed = 0
+        self.head: list[Entry] = []
+        self.saved = [0, 0, 0]
 
     @classmethod
     def given(cls, raws: list[Any], entries: list[Entry], next_position: int, session: Session) -> Track:
@@ -318,10 +322,7 @@ class Track:
 
     def detach(self) -> None:
         """Forget the fold: the list stands for itself."""
-        self.record: Record | None = None
-        self.replayed = 0
-        self.head: list[Entry] = []
-        self.saved = [0, 0, 0]
+        self.record, self.replayed, self.head, self.saved = None, 0, [], [0, 0, 0]
 
     def chain(self, size: int) -> bytes:
         """A hash over the content of the first `size` messages."""
@@ -389,7 +390,9 @@ class Session:
         self.warned: set[str] = set()
         self.tools: tuple[Tally, Any, int, int] | None = None
 
-    def track(self, messages: Sequence[Any], reader: Reader, tools: Sequence[Any] | None, *, peek: bool = False) -> Track:
+    def track(
+        self, messages: Sequence[Any], reader: Reader, tools: Sequence[Any] | None, *, peek: bool = False
+    ) -> Track:
         """The track of this list, brought up to date; with `peek`, a copy that leaves no trace."""
         chosen, same = self._choose(messages)
         if peek:
@@ -474,7 +477,8 @@ class Session:
         self.step, self.version = fold.step, fold.version
         self.folds.append(fold)
         self.remember(record)
-        assert outcome.plan is not None and outcome.history is not None
+        assert outcome.plan is not None
+        assert outcome.history is not None
         gone = [outcome.history[i] for i in outcome.plan.folded]
         self.gone_calls |= {c.id for m in gone for c in m.calls} - {a.id for m in gone for a in m.answers}
         rounds = _rounds(outcome.entries)

@@ -408,12 +408,12 @@ def _read_json(text: str) -> Any:
 
 
 def _read_yaml(text: str) -> Any:
-    import yaml  # type: ignore[import-untyped]  # here, because most programs configure in code
+    import yaml  # here, because most programs configure in code
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _check_events(yaml.parse(text, loader), yaml)
-        return yaml.load(text, loader)
+        return yaml.load(text, loader)  # noqa: S506 - it is a safe loader, in C where there is one
     except yaml.MarkedYAMLError as error:
         place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ConfigError(f"{place}not YAML ({error.problem}); mend the file") from None
