@@ -14,9 +14,10 @@ __all__ = [
     "CLASSES",
     "CLASS_FIELDS",
     "COMMAND_LOGS",
-    "COMMITS",
-    "COMMIT_SUBJECTS",
+    "COMMITS_MADE",
+    "COMMITS_SEEN",
     "DAY_FACTS",
+    "DOCSTRINGS",
     "DOC_SENTENCES",
     "FAILURES",
     "FILE_LINES",
@@ -33,8 +34,8 @@ __all__ = [
 
 POOLS: dict[str, tuple[str, ...]] = {
     "noun": tuple(
-        "invoice payment customer credit_note ledger_entry line_item statement reminder tax_rate discount refund"
-        " subscription plan account mandate transfer balance series address contact webhook delivery batch export"
+        "invoice payment customer credit_note ledger_line line_item statement reminder tax_rate discount refund"
+        " subscription plan account mandate transfer balance sequence location contact webhook notice bundle export"
         " period receipt allocation dispute adjustment deposit".split()
     ),
     "verb": tuple(
@@ -71,6 +72,24 @@ POOLS: dict[str, tuple[str, ...]] = {
         "the sum must equal the printed total",
         "callers rely on the order",
         "a rollback must leave no trace",
+        "the job may be killed between two rows",
+        "the printed document is final",
+        "the mailer sends at most once",
+        "half a cent has no meaning",
+        "replicas lag behind by seconds",
+        "the customer may have moved meanwhile",
+        "an empty list is a valid answer",
+        "support needs to see why",
+        "the year changes at midnight UTC",
+        "imports from 2019 have gaps",
+        "the lock is already held",
+        "the total is checked again at the border",
+        "a missing rate means no tax",
+        "the first delivery wins",
+        "the feed repeats itself on Mondays",
+        "the cursor must be unique",
+        "the receipt was printed before",
+        "nobody reads it after a year",
     ),
     "level": ("INFO", "INFO", "INFO", "DEBUG", "WARNING"),
     "part": ("api.invoices", "api.payments", "jobs.scheduler", "jobs.backfill", "store.outbox", "clients.bank", "http"),
@@ -81,9 +100,9 @@ POOLS: dict[str, tuple[str, ...]] = {
 }
 
 DAY_FACTS: dict[str, str] = {
-    **{f"sha{name}": "$hex7" for name in ("fix", "credit", "migr", "flaky", "review", "main", "rctwo")},
-    **{name: "1$int1" for name in ("flakes", "same", "hbcases", "hookms", "lockms", "upg")},
-    **{name: "2$int1" for name in ("negcases", "cncases", "rolled", "pdfms", "planms", "smoke", "pb")},
+    **dict.fromkeys(("shafix", "shacredit", "shamigr", "shaflaky", "shareview", "shamain", "sharctwo"), "$hex7"),
+    **dict.fromkeys(("flakes", "same", "hbcases", "hookms", "lockms", "upg"), "1$int1"),
+    **dict.fromkeys(("negcases", "cncases", "rolled", "pdfms", "planms", "smoke", "pb"), "2$int1"),
     "ntests": "11$int2", "ntestsend": "12$int2", "suite": "7$int1.$int1", "rows": "1,842,$int3", "oddrows": "$int2",
     "b1": "4$int1", "b5": "21$int1", "b20": "118$int1", "lag": "11.$int1", "laglow": "1.$int1", "fast": "1.$int1",
     "prorcents": "6$int1", "pa": "3$int1", "digest": "$hex12",
@@ -124,6 +143,14 @@ FUNCTION_HEADS = (
     "async def ${verb}_${noun}s(session: Session, $noun: $Noun, $field: int) -> list[$Noun2]:",
     "def _${verb}_${noun}_$adverb($noun: $Noun, $field: int = $int1) -> $Noun2 | None:",
     "def ${verb}_${state}_$noun($noun: $Noun, *, $field: int, dry_run: bool = False) -> int:",
+)
+DOCSTRINGS = (
+    "$Verb the $noun by its $field; $why.",
+    "What is left of the $field of one $noun, or an error when it is $state.",
+    "Like the API, but for one $noun: $why.",
+    "Every $noun2 of a $noun whose $field is not yet $state.",
+    "Called once per $noun by the scheduler. Note that $why, and that $why2.",
+    "Takes a $noun and gives the $field it should have had; $why.",
 )
 STATEMENTS = (
     "if $noun.$field < $field:\n    raise LedgerError(f\"$noun {$noun.id}: $field is below {$field}\")",
@@ -173,7 +200,7 @@ CLASSES = (
     'class $Noun${Noun2}Error(LedgerError):\n    """The $noun and its $noun2 disagree, and $why."""\n',
 )
 CLASS_FIELDS = (
-    "$field: int", "$field: int = $int2", "${noun2}_id: UUID", "status: Literal[\"$state\", \"$state2\"]", "created_at: datetime",
+    "$field: int", "$field2: int = $int2", "${noun2}_id: UUID", "status: Literal[\"$state\", \"$state2\"]", "created_at: datetime",
     "note: str = \"\"", "$noun2: $Noun2 | None = None", "lines: tuple[$Noun2, ...] = ()",
 )  # fmt: skip
 TEST_BODIES = (
@@ -212,35 +239,59 @@ FAILURES = (
 )
 
 COMMAND_LOGS: dict[str, tuple[str, ...]] = {
-    "psql": (
-        " $int6 | $state | $int5 | 2025-0${int1}-1${int1} 0${int1}:1${int1}:4${int1}.$int6+00 | $noun",
+    "explain": (
         "   ->  Index Scan using ix_${noun}s_$field on ${noun}s  (cost=0.4$int1..$int4.$int2 rows=$int4 width=$int2)"
         " (actual time=0.$int3..$int2.$int3 rows=$int4 loops=1)",
-        " $field | bigint |  | not null | $int2 | plain |  | $why",
+        "         Filter: (($field > $int4) AND (status <> '$state'::text))",
         "         Buffers: shared hit=$int5 read=$int3 dirtied=$int2",
-        "    \"ix_${noun}s_${field}_$field2\" btree ($field, $field2) WHERE status <> '$state'::text",
+        "   ->  Nested Loop  (cost=$int2.$int2..$int5.$int2 rows=$int3 width=$int2) ${noun}s to ${noun2}s by $field",
     ),
-    "mypy": (
-        'src/ledgerd/$module:$int3: note: "${verb}_$noun" defined here',
-        'src/ledgerd/$module:$int2: error: Argument "$field" to "${verb}_$noun" has incompatible type "float";'
-        ' expected "int"  [arg-type]',
-        'src/ledgerd/$module:$int3: error: Item "None" of "$Noun | None" has no attribute "$field"  [union-attr]',
+    "\\d": (
+        " ${noun}_$field | bigint |  | not null | $int2 | plain |  | $why",
+        "    'ix_${noun}s_${field}_$field2' btree ($field, $field2) WHERE status <> '$state'::text",
+        "    'fk_${noun}_$noun2' FOREIGN KEY (${noun2}_id) REFERENCES ${noun2}s(id) ON DELETE RESTRICT",
+        " ${noun}_${state}_at | timestamp with time zone |  |  |  | plain |  | set when the $noun is $state",
     ),
+    "pg_stat": (
+        " $hex8 | select $field, $field2 from ${noun}s where ${noun2}_id = ? | $int5 | $int2.$int3 | $int1.$int3",
+        " $hex8 | update ${noun}s set $field = ? where id = ? and version = ? | $int4 | $int2.$int3 | $int1.$int3",
+    ),
+    "psql": (" $int6 | $state | $int5 | 2025-0${int1}-1${int1} 0${int1}:1${int1}:4${int1}.$int6+00 | $noun",),
+    "mypy --strict": (
+        "src/ledgerd/$module:$int2: error: Argument '$field' to '${verb}_$noun' has incompatible type 'float';"
+        " expected 'int'  [arg-type]",
+        "src/ledgerd/$module:$int3: error: Item 'None' of '$Noun | None' has no attribute '$field'  [union-attr]",
+        "src/ledgerd/$module:$int3: note: '${verb}_$noun' defined here",
+    ),
+    "mypy": ("src/ledgerd/$module: $int2 definitions checked in $int2 ms, ${verb}_$noun inferred as '$Noun | None'",),
+    "ruff check src tests": ("checked src/ledgerd/$module ($int3 lines, $int2 rules, cache $hex8): no findings",),
     "ruff": (
         "src/ledgerd/$module:$int3:$int2: F841 Local variable `$field` is assigned to but never used",
         "src/ledgerd/$module:$int2:5: B007 Loop control variable `$noun` not used within loop body",
         "tests/test_$noun.py:$int3:9: PT011 `pytest.raises(ValueError)` is too broad for the $noun2 case",
     ),
-    "make": (
+    "make image": (
+        "#$int2 [build $int1/9] COPY src/ledgerd/$module: $int2.$int1 kB",
         "#$int2 [build $int1/9] RUN install ledgerd-$noun ($int3.$int1 kB) done in $int1.$int2 s",
-        "$time  upgrade  running step $int2: $verb ${noun}s by $field ($int4 rows)",
         "  layer $hex12 pushed, $int2.$int1 MB, $int1.$int2 s",
+    ),
+    "make db": (
+        "$time  INFO  running step $int2 on ${noun}s: $field, $int4 rows, lock held for $int2 ms",
+        "$time  INFO  checked constraint ck_${noun}s_$field: valid",
+    ),
+    "make": (
+        "$time  compared table ${noun}s: column $field unchanged ($int2 of $int2)",
+        "$time  compared index ix_${noun}s_$field2: unchanged",
         "  checked templates/${noun}_$state.html: $int2 placeholders, $int3 lines",
     ),
-    "pytest": (
+    "--durations": (
         "$int1.$int2s call     tests/test_$noun.py::test_${verb}_${noun}_$state",
         "0.$int2s setup    tests/test_$noun2.py::test_${verb}_$field",
-        "run $int3 of the loop: seed $int5, order ${noun},$noun2,${noun3}: passed in 0.$int2 s",
+    ),
+    "--count 1000": ("run $int3 of 1000: seed $int5, order $noun, $noun2, $noun3: passed in 0.$int2 s",),
+    "--count": (
+        "run $int3 of the loop: seed $int5, order $noun, $noun2, $noun3: passed in 0.$int2 s",
+        "run $int3 of the loop: seed $int5, order $noun, $noun2: passed in 0.$int2 s, $int1 workers",
         "run $int3 of the loop: seed $int5: FAILED, $noun $int4 before $noun2 $int4, created_at $time",
     ),
     "curl": (
@@ -251,10 +302,10 @@ COMMAND_LOGS: dict[str, tuple[str, ...]] = {
         "$time  route=/v1/${noun}s method=$method p50=$int2.$int1 p95=$int2.$int1 p99=$int3.$int1 n=$int4",
         "$time  route=/v1/$noun/{id}/$verb code=$code count=$int3 share=0.0$int2",
     ),
+    "batch": ("batch $int2: $int4 rows in $int3 ms, lag $int1.$int1 s, next id $int6",),
     "python": (
-        "$noun $int4: expected $int4, got $int4, $field=$int3, mode=half_even, case $int3",
-        "batch $int2: $int4 rows in $int3 ms, lag $int1.$int1 s, next id $int6",
-        "case $int3 ($verb $noun, $state): old $int4 new $int4 difference $int1",
+        "case $int3 ($verb $noun, $state): expected $value, got $value, $field=$int3, mode=half_even",
+        "case $int3 ($verb $noun, $state): old $int4, new $int4, $why",
     ),
     "": (
         "$time $level ledgerd.$part pod=$pod $verb $noun id=$int5 $field=$int4 took=${int2}ms",
@@ -265,6 +316,7 @@ COMMAND_LOGS: dict[str, tuple[str, ...]] = {
         "$time INFO ledgerd.$part batch=$int3 rows=$int4 lag=$int1.$int1 cursor=$int6",
     ),
 }
+"""Output of a command: by the first of these parts that the command contains."""
 FILE_LINES: dict[str, tuple[str, ...]] = {
     ".yaml": (
         "${noun}_$field: $int3", "$noun:\n  $field: $int2\n  $field2: $int3", "# $why\n${verb}_${noun}s: true",
@@ -278,13 +330,25 @@ FILE_LINES: dict[str, tuple[str, ...]] = {
         "    op.create_check_constraint(\"ck_${noun}s_$field\", \"${noun}s\", \"$field >= 0\")",
     ),
 }  # fmt: skip
-COMMITS: dict[str, str] = {
-    "LED-398": "$shafix", "LED-412": "$shacredit", "LED-415": "$shamigr", "LED-377": "$shaflaky", "LED-405": "$shareview",
-}  # fmt: skip
-COMMIT_SUBJECTS = (
-    "LED-$int3: $verb ${noun}s by $field", "LED-$int3: stop $adverb when a $noun is $state", "Bump $noun client to 1.$int2",
-    "LED-$int3: $verb $noun before $noun2", "Document the $noun $field", "Test the $state $noun", "Release 2.$int1.$int1",
-)  # fmt: skip
+COMMITS_MADE: dict[str, str] = {
+    "LED-398": "$shafix",
+    "LED-412": "$shacredit",
+    "LED-415": "$shamigr",
+    "LED-377": "$shaflaky",
+    "LED-405": "$shareview",
+}
+COMMITS_SEEN = tuple(
+    f"$hex7 2025-02-1$int1 $author  {subject}"
+    for subject in (
+        "LED-$int3: $verb ${noun}s by $field",
+        "LED-$int3: stop $adverb when a $noun is $state",
+        "LED-$int3: $verb $noun before $noun2",
+        "Document the $noun $field",
+        "Test the $state $noun",
+        "Bump $noun client to 1.$int2",
+        "Release 2.$int1.$int1",
+    )
+)
 DOC_SENTENCES = (
     "A $noun that is $state keeps its $field until the period closes.",
     "Since release 2.$int1 the service can $verb a $noun without its $noun2, because $why.",

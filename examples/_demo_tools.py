@@ -35,6 +35,7 @@ TOOLS: Mapping[str, tuple[str, float]] = {
 """For each move of the story: the tool's name on the wire, and how large its result is compared with others."""
 
 _SLOT = re.compile(r"\$(?:\{([A-Za-z]+)(\d*)\}|([A-Za-z]+)(\d*))")
+_ARTICLE = re.compile(r"\b([Aa]) (?=[aeio][a-z])")
 _PIECE = re.compile(r"[^\r\nA-Za-z\d]?(?:[A-Z]*[a-z]+|[A-Z]+)|\d{1,3}| ?[^\sA-Za-z\d]+[\n/]*|\s*\n|\s+(?!\S)|\s+")
 _JOINED = re.compile(r"[^\sA-Za-z\d][A-Za-z]{5,}")
 _END = re.compile("    (return|assert) ")
@@ -46,7 +47,7 @@ def estimate(text: str) -> int:
 
     The factors were measured on this story, where the sum is right within 1 %.
     """
-    return round(1.02 * len(_PIECE.findall(text)) + 0.55 * len(_JOINED.findall(text)))
+    return round(1.03 * len(_PIECE.findall(text)) + 0.55 * len(_JOINED.findall(text)))
 
 
 class Dice:
@@ -91,7 +92,7 @@ class Dice:
             word = chosen[plain + size]
             return word if name == plain else "".join(part.capitalize() for part in word.split("_"))
 
-        return _SLOT.sub(slot, text)
+        return _ARTICLE.sub(r"\1n ", _SLOT.sub(slot, text))
 
 
 class Workshop:
@@ -112,7 +113,7 @@ class Workshop:
         """The text with the facts of the day, the time and chance in its slots."""
         given = {**self._facts, "module": self._dice.pick(_MODULES)}
         if "$time" in text:
-            self._now += timedelta(milliseconds=self._dice.below(20_000))
+            self._now += timedelta(milliseconds=self._dice.below(2_000))
             given["time"] = self._now.isoformat(timespec="milliseconds") + "Z"
         return self._dice.fill(text, given)
 
@@ -122,10 +123,11 @@ class Workshop:
             return None
         name = call["function"]["name"]
         target = str(next(iter(json.loads(call["function"]["arguments"]).values())))
-        return self.fill(self._dice.pick(texts.SAY[name])).replace("@", target)
+        return self.fill(self._dice.pick(texts.SAY[name])).replace("@", "the checkout" if target == "." else target)
 
     def act(self, chapter: str, move: str, room: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """A tool call and its result of about `room` tokens, as the parts of messages."""
+        self._now += timedelta(seconds=20 + self._dice.below(150))
         word, _, argument = self.fill(move).partition(" ")
         if word == "todo":
             arguments, result = self._note(chapter)
@@ -150,19 +152,18 @@ class Workshop:
             return self._page(path, 1_500).splitlines()
         if not path.endswith(".py") or path.startswith("migrations/"):
             return "\n".join(self._lines(_file_lines(path), 20 + self._dice.below(30))).splitlines()
-        parts = [
-            self._dice.fill(f'"""{path.split("/")[-1][:-3]}: $verb and $verb2 a $noun; $why."""\n\nimport logging\n')
-        ]
-        for _ in range(14 + self._dice.below(16)):
-            parts.append(self._test() if path.startswith("tests/") else self._definition())
-        return "\n\n".join(parts).splitlines()
+        make = self._test if path.startswith("tests/") else self._definition
+        parts = [self._dice.fill('"""How to $verb and $verb2 a $noun; $why."""\n\nimport logging')]
+        parts += [make() for _ in range(14 + self._dice.below(16))]
+        return "\n\n\n".join(parts).splitlines()
 
     def _definition(self) -> str:
         if self._dice.below(5) == 0:
             fields = self._dice.some(texts.CLASS_FIELDS, 3 + self._dice.below(4))
+            fields.sort(key=lambda field: "=" in field)
             return self._dice.fill(self._dice.pick(texts.CLASSES) + "\n" + _indent("\n".join(fields)))
-        head = self._dice.pick(texts.FUNCTION_HEADS) + '\n    """$Verb the $noun by its $field; $why."""\n'
-        body = self._dice.some(texts.STATEMENTS, 1 + self._dice.below(5)) + [self._dice.pick(texts.RETURNS)]
+        head = f'{self._dice.pick(texts.FUNCTION_HEADS)}\n    """{self._dice.pick(texts.DOCSTRINGS)}"""\n'
+        body = [*self._dice.some(texts.STATEMENTS, 1 + self._dice.below(5)), self._dice.pick(texts.RETURNS)]
         return self._dice.fill(head + _indent("\n".join(body)))
 
     def _test(self) -> str:
@@ -216,7 +217,7 @@ class Workshop:
     def _edit(self, argument: str, room: int) -> tuple[dict[str, Any], str]:
         path, lines = self._open(argument)
         code = path.endswith(".py")
-        places = [i for i, line in enumerate(lines) if _END.match(line) or not code]
+        places = [i for i, line in enumerate(lines) if (_END.match(line) if code else line.strip())]
         at = places[self._dice.below(len(places))]
         templates = texts.TEST_BODIES if path.startswith("tests/") else texts.CHANGES if code else _file_lines(path)
         change = self.fill(self._dice.pick(templates))
@@ -224,9 +225,8 @@ class Workshop:
         old = lines[at]
         lines[at:at] = added
         self._edits.append((path, at, len(added)))
-        shown = "\n".join(
-            f"{i + 1:>4}  {lines[i]}" for i in range(max(at - 3, 0), min(at + len(added) + 4, len(lines)))
-        )
+        start = max(at - 3, 0)
+        shown = "\n".join(f"{i:>4}  {line}" for i, line in enumerate(lines[start : at + len(added) + 4], start + 1))
         result = f"{path}: 1 replacement at line {at + 1}, {len(added)} lines added.\n{shown}"
         return {"path": path, "old": old, "new": "\n".join([*added, old])}, result
 
@@ -273,8 +273,7 @@ class Workshop:
         )
 
     def _run(self, argument: str, room: int) -> tuple[dict[str, Any], str]:
-        program = argument.split()[0]
-        lines = texts.COMMAND_LOGS.get(program, texts.COMMAND_LOGS[""])
+        lines = next(lines for part, lines in texts.COMMAND_LOGS.items() if part in argument)
         result = _upto(self._lines(lines, 10_000), room)
         if argument.startswith("make migration"):
             self._revision += 1
@@ -286,16 +285,12 @@ class Workshop:
     def _git(self, argument: str, room: int) -> tuple[dict[str, Any], str]:
         what = argument.split()[0]
         if what in ("log", "fetch", "pull"):
-            result = _upto(
-                self._lines([f"$hex7 2025-02-2$int1 $author  {s}" for s in texts.COMMIT_SUBJECTS], 5_000), room
-            )
+            result = _upto(self._lines(texts.COMMITS_SEEN, 5_000), room)
         elif what in ("diff", "show"):
             result = _upto(self._hunks(), room)
         elif what == "blame":
-            path, lines = self._open(argument.split()[-1])
-            result = _upto(
-                (self.fill(f"$hex7 ($author 2024-1$int1) {i:>4} ") + line for i, line in enumerate(lines)), room
-            )
+            lines = enumerate(self._open(argument.split()[-1])[1], start=1)
+            result = _upto((self.fill(f"$hex7 ($author 2024-1$int1) {i:>4} ") + line for i, line in lines), room)
         else:
             result = self._change(what, argument)
         return {"args": argument}, result
@@ -319,21 +314,25 @@ class Workshop:
 
     def _change(self, what: str, argument: str) -> str:
         """The answer of a git command that changes or reports state."""
-        changed = sorted({path for path, _, _ in self._edits})
-        if what == "checkout":
+        if what == "checkout" and argument.split()[-1] != self._branch:
             self._branch = argument.split()[-1]
             self._edits.clear()
+        changed = sorted({path for path, _, _ in self._edits})
         files = "".join(f"\n        modified:   {path}" for path in changed)
+        if what == "commit":
+            subject = argument.partition('"')[2].rstrip('"')
+            sha = self.fill(texts.COMMITS_MADE.get(subject.partition(":")[0], "$hex7"))
+            added = sum(size for _, _, size in self._edits)
+            self._edits.clear()
+            hooks = self.fill("hook lint: passed in 0.$int2 s\nhook types: passed in $int1.$int2 s\n")
+            return f"{hooks}[{self._branch} {sha}] {subject}\n {len(changed)} files changed, {added} lines added{files}"
         state = self.fill(
-            f"On branch {self._branch}, $int1 ahead of origin/main at $hex12, working tree:{files or ' clean'}"
+            f"On branch {self._branch}, $int1 commits ahead of origin/main{files or ', nothing to commit'}\n"
         )
-        if what != "commit":
+        if what in ("push", "tag"):
             web = f"https://git.example.com/ledgerd/-/compare/main...{self._branch}"
-            return f"{state}\nremote: {what} accepted, see {web}\nremote: pipeline {self.fill('$int5 queued at $time')}"
-        subject = argument.partition('"')[2].rstrip('"')
-        sha = self.fill(texts.COMMITS.get(subject.partition(":")[0], "$hex7"))
-        self._edits.clear()
-        return f"[{self._branch} {sha}] {subject}\n {len(changed)} files changed{files}\n{state}"
+            return self.fill(f"{state}remote: {argument} accepted at $time\nremote: pipeline $int5 queued, see {web}")
+        return state + "\n".join(self._lines(texts.COMMITS_SEEN, 3))
 
     def _fetch(self, argument: str, room: int) -> tuple[dict[str, Any], str]:
         return {"url": f"https://{argument}"}, self._page(argument, room)
@@ -348,7 +347,7 @@ class Workshop:
 
     def _note(self, chapter: str) -> tuple[dict[str, Any], str]:
         """The todo list: entering a chapter closes the items of the ones before and adds its own."""
-        self._todo = {item: True for item in self._todo}
+        self._todo = dict.fromkeys(self._todo, True)
         self._todo |= {item: False for item in texts.TODO_ITEMS[chapter] if item not in self._todo}
         items = [{"text": item, "done": done} for item, done in self._todo.items() if not done]
         rows = [f"[{'x' if done else ' '}] {n}. {item}" for n, (item, done) in enumerate(self._todo.items(), start=1)]

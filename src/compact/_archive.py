@@ -13,11 +13,12 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ._entries import KEPT_RECORDS, Entry, Reader, Record
 from ._events import Event
 from ._job import Outcome
 from ._messages import as_mapping
 from ._redact import Redactor
-from ._session import KEPT_RECORDS, Entry, FoldRecord, Reader, Record, Session
+from ._session import FoldRecord, Session
 from .errors import ArchiveError, InvalidMessage
 from .sinks import event_json, plain, redacting
 from .stores import KeyMissing, KeyTaken, Store, events_key, place_of, summary_key, transcript_key
@@ -83,7 +84,7 @@ class Archive:
                         "message": as_mapping(entry.message.raw),
                         "position": entry.position,
                         "summary": entry.summary,
-                        "signature": session.signature(entry.message) if entry.summary else None,
+                        "signature": session.memory.signature(entry.message) if entry.summary else None,
                     }
                     for entry in made
                 ],
@@ -123,7 +124,7 @@ class Archive:
                 continue  # a record that cannot be read only costs a new summary
             session.folds.append(fold)
             session.version = max(session.version, fold.version)
-            session.remember(record)
+            session.memory.remember(record)
 
     def _steps(self, session_id: str, name: str) -> list[int]:
         prefix = f"{place_of(session_id)}/{name}"
@@ -160,7 +161,7 @@ def _record(value: Any, session: Session, reader: Reader) -> Record:
         message = reader.dialect.read(one["message"])
         made.append(Entry(message, reader.cost(message), one["position"], summary=one["summary"]))
         if one["signature"]:
-            session.written[bytes.fromhex(one["signature"])] = message.role
+            session.memory.sign(message, one["signature"])
     return Record(
         step=value["step"],
         version=value["version"],

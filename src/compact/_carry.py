@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._asks import envelope
+from ._entries import Entry
 from ._fit import Room
 from ._job import Job, Outcome
 from ._laws import FoldCase, broken_law
 from ._messages import History
 from ._plan import Clip, Fold, Plan
-from ._session import Entry
 from ._splice import Piece, shorten, splice
 from ._trigger import Decision
 from .errors import LawViolation

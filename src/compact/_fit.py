@@ -8,13 +8,14 @@ Rules, in this order:
    `rolling` gives up one round at a time; `in_place` folds only as many runs as reach the target.
 3. Then the floor: the newest user message and the newest block.
 4. Over budget even so: the largest kept tool outputs are clipped, unless `oversized` says raise.
-5. Then `InsufficientBudget`, with the sum. The pressure belongs to this call alone.
+5. Then the summary gets less room, down to none.
+6. Then `InsufficientBudget`, with the sum. The pressure belongs to this call alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ._messages import History
 from ._plan import Clip, Fold, Layout, Plan
@@ -42,12 +43,17 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A plan that fits, the policy it was made with (keep counts as lowered), and what it should cost."""
+    """A plan that fits, the policy it was made with (keep counts as lowered), the room, and what it should cost."""
 
     plan: Plan
     policy: Policy
+    room: Room
     cost: int
-    below_trigger: bool
+
+    @property
+    def below_trigger(self) -> bool:
+        """Whether the list would end below the trigger."""
+        return self.cost < self.room.trigger
 
 
 def fit(history: History, policy: Policy, layout: Layout, room: Room) -> Fitted:
@@ -57,20 +63,23 @@ def fit(history: History, policy: Policy, layout: Layout, room: Room) -> Fitted:
         plan = Plan.unchanged(len(history)).clipping(cleared)
         cost = estimate(history, plan, room)
         if cost < (room.target or room.trigger):
-            return Fitted(plan, policy, cost, below_trigger=True)
+            return Fitted(plan, policy, room, cost)
 
     for pressed in _pressures(policy):
         plan = _enough(history, layout(history, pressed), room).clipping(cleared)
         cost = estimate(history, plan, room)
         if cost < room.trigger:
-            return Fitted(plan, pressed, cost, below_trigger=True)
+            return Fitted(plan, pressed, room, cost)
 
     if cost > room.budget and policy.oversized == "clip":
         plan = _clip(history, plan, room)
-        cost = estimate(history, plan, room)
+    if estimate(history, plan, room) > room.budget and plan.folds:
+        bare = estimate(history, plan, replace(room, allowance=0))
+        room = replace(room, allowance=max(0, room.budget - bare) // len(plan.folds))
+    cost = estimate(history, plan, room)
     if cost > room.budget:
         raise _insufficient(history, policy, plan, cost, room)
-    return Fitted(plan, pressed, cost, below_trigger=cost < room.trigger)
+    return Fitted(plan, pressed, room, cost)
 
 
 def estimate(history: History, plan: Plan, room: Room) -> int:

@@ -47,20 +47,19 @@ def flow(job: Job) -> Generator[Effect, Any, Outcome]:
         machine.rest()
 
 
-def plan_for(job: Job, decision: Decision, history: History) -> tuple[Fitted, Room]:
+def plan_for(job: Job, decision: Decision, history: History) -> Fitted:
     """The plan a fold would carry out now; raises `InsufficientBudget` when none fits."""
-    room = job.room(history, decision)
     layout = job.policy.layout
     chosen: Layout = LAYOUTS[layout] if isinstance(layout, str) else layout
-    fitted = fit(history, job.policy, chosen, room)
+    fitted = fit(history, job.policy, chosen, job.room(history, decision))
+    room = fitted.room
     if job.squeeze and fitted.plan.folds:
         room = replace(room, allowance=min(job.summary.max_tokens, room.allowance + room.budget - fitted.cost))
     least = job.envelope_cost() + SMALLEST_SUMMARY
     worth = [fold for fold in fitted.plan.folds if min(room.allowance, history.cost(fold.indices)) > least]
     gentler = fitted.plan.only(worth)
-    if estimate(history, gentler, room) <= room.budget:
-        return replace(fitted, plan=gentler), room
-    return fitted, room
+    plan = gentler if estimate(history, gentler, room) <= room.budget else fitted.plan
+    return replace(fitted, plan=plan, room=room)
 
 
 def _fold(job: Job, decision: Decision) -> Generator[Effect, Any, Outcome]:
@@ -70,14 +69,15 @@ def _fold(job: Job, decision: Decision) -> Generator[Effect, Any, Outcome]:
     raws, entries = job.outgoing()
     history = job.history(entries)
     try:
-        fitted, room = plan_for(job, decision, history)
+        fitted = plan_for(job, decision, history)
     except InsufficientBudget as error:
         yield decided(job, decision, "nothing fits")
         yield failed(error, "none")
         raise
+    room = fitted.room
     if not fitted.below_trigger and "cannot_fit" not in session.warned:
         session.warned.add("cannot_fit")
-        yield cannot_fit(job, history, fitted, room)
+        yield cannot_fit(history, fitted)
 
     plan: Plan | None = fitted.plan
     if fitted.plan.changes and job.before_fold is not None:

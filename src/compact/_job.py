@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._asks import envelope
+from ._entries import Entry, Reader
 from ._fit import Room
 from ._messages import History
 from ._meter import Usage
 from ._plan import Plan
 from ._policy import Policy, SummaryPolicy
-from ._session import Entry, Reader, Session
+from ._session import Session
 from ._trigger import Counters, Decision, Lines
 
 __all__ = ["Job", "Outcome"]

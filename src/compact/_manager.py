@@ -9,7 +9,6 @@ are served in the order they came, from threads and tasks alike; sessions never 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -19,14 +18,17 @@ from ._archive import Archive
 from ._dialects import DIALECTS
 from ._drivers import adrive, drive
 from ._effects import Effect, Emit, SaveSummary, SaveTranscript, warning
-from ._events import Event, Sink
+from ._entries import Reader, Record
+from ._events import Sink
 from ._flow import flow, plan_for
 from ._job import Job, Outcome
+from ._journal import Journal
 from ._meter import Tally, counter_for, reported_input, tools_tokens
 from ._plan import Plan
 from ._redact import Redactor
 from ._rooms import Room, Rooms
-from ._session import FoldRecord, Reader, Record, Session, Track
+from ._session import FoldRecord, Session
+from ._track import Track
 from ._trigger import Counters, Decision, Lines, decide, lines_for
 from .config import CompactConfig, window_of
 from .errors import ArchiveError, ConfigError, InvalidMessage
@@ -35,9 +37,6 @@ from .sinks._fan import SinkList, configured_sinks
 from .stores import Store, open_store
 
 __all__ = ["CompactManager", "SessionView"]
-
-EVENTS_HELD = 512
-"""Events of a session held in memory until a fold writes them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class _Call:
     track: Track
     messages: Sequence[Any]
     job: Job
-    fold: tuple[Record, FoldRecord] | None = None
+    fold: tuple[FoldRecord, Record] | None = None
 
 
 class CompactManager:
@@ -89,12 +88,12 @@ class CompactManager:
         self._dialect = dialect
         self._protect = protect
         self._before_fold = before_fold
-        self._redactor = Redactor(self._config.redaction.enabled, self._config.redaction.patterns)
+        redactor = Redactor(self._config.redaction.enabled, self._config.redaction.patterns)
         opened = open_store(self._config.storage) if store == "configured" else store
         adapter = self._config.storage.adapter if store == "configured" else type(opened).__name__
-        self._archive = Archive(opened, self._redactor, adapter) if opened is not None else None
-        self._sinks = SinkList([*sinks, *configured_sinks(self._config.tracing)], self._redactor)
-        self._rooms = Rooms(self._can_return, self._write_events)
+        self._archive = Archive(opened, redactor, adapter) if opened is not None else None
+        self._journal = Journal(self._archive, SinkList([*sinks, *configured_sinks(self._config.tracing)], redactor))
+        self._rooms = Rooms(self._can_return, self._journal.write_events)
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._pending: CompactConfig | None = None
         self._changes: list[dict[str, Any]] = []
@@ -191,7 +190,7 @@ class CompactManager:
         with self._rooms.turn(session_id, keep=False) as room:
             job = self._call(room, messages, tools, model, peek=True).job
             decision = decide(job.usage, job.counters, job.policy, job.lines)
-            return plan_for(job, decision, job.history(job.outgoing()[1]))[0].plan
+            return plan_for(job, decision, job.history(job.outgoing()[1])).plan
 
     def session(self, session_id: str) -> SessionView:
         """Where a session stands, and the history of its folds. Does not wait for a fold that is running."""
@@ -252,9 +251,7 @@ class CompactManager:
 
     def close(self) -> None:
         """Write out what is held and close what was opened. Safe to call twice; any other use afterwards raises."""
-        for room in self._rooms.close():
-            self._write_events(room)
-        self._sinks.close()
+        self._journal.close(self._rooms.close())
 
     def __enter__(self) -> CompactManager:
         return self
@@ -293,7 +290,7 @@ class CompactManager:
         lines = lines_for(policy, window or own_window, reserve_output=reserve_output)
         factor = session.factor or 1 + reader.tally.margin
         usage, counters = track.usage(tools_cost).scaled(factor), track.counters()
-        if decide(usage, counters, policy, lines) and track.reread(messages, session, reader):
+        if decide(usage, counters, policy, lines) and track.reread(messages, reader):
             usage, counters = track.usage(tools_cost).scaled(factor), track.counters()
         if not peek:
             session.sent = track.usage(tools_cost).total
@@ -314,7 +311,7 @@ class CompactManager:
         return _Call(room, track, messages, job)
 
     def _forced(self, call: _Call, reason: str, **changes: Any) -> _Call:
-        call.track.reread(call.messages, call.room.session, call.job.reader)
+        call.track.reread(call.messages, call.job.reader)
         call.job = replace(call.job, forced=reason, **changes)
         return call
 
@@ -331,39 +328,23 @@ class CompactManager:
     def _perform(self, call: _Call, effect: Effect) -> Any:
         """Do what the flow wants, except asking and waiting, which differ between drivers."""
         if isinstance(effect, Emit):
-            return self._emit(call.room, effect)
+            return self._journal.emit(call.room, effect)
         try:
             if isinstance(effect, SaveTranscript):
-                return self._save_transcript(call, effect)
+                return self._journal.save_transcript(call.room, effect.raws)
             if isinstance(effect, SaveSummary):
-                return self._save_summary(call, effect.outcome)
+                call.fold = self._fold(call, effect.outcome)
+                return self._journal.save_summary(call.room, effect.outcome, *call.fold)
         except ArchiveError as error:
             return error
         raise AssertionError(f"unknown effect {effect!r}")
 
-    def _save_transcript(self, call: _Call, effect: SaveTranscript) -> int:
-        session = call.room.session
-        if self._archive is None:
-            return session.step + 1
-        step, key, size = self._archive.save_transcript(session, effect.raws)
-        session.step = step
-        self._archived(call.room, key, size)
-        return step
-
-    def _save_summary(self, call: _Call, outcome: Outcome) -> None:
-        session = call.room.session
+    def _fold(self, call: _Call, outcome: Outcome) -> tuple[FoldRecord, Record]:
+        """What a fold leaves in the session's history, and what replays it."""
         assert outcome.plan is not None
         gone = [*outcome.plan.folded, *(clip.index for clip in outcome.plan.clips)]
         record = call.track.record_of(outcome.slots, gone, outcome.step, outcome.version)
-        fold = session.fold_record(outcome.plan, call.job.note, outcome)
-        call.fold = record, fold
-        if self._archive is not None:
-            self._archived(call.room, *self._archive.save_summary(session, outcome, fold, record))
-
-    def _archived(self, room: Room, key: str, size: int) -> None:
-        assert self._archive is not None
-        data = {"session_id": room.session.id, "storage_adapter": self._archive.adapter, "key": key, "bytes": size}
-        self._emit(room, Emit("compact.archival", data))
+        return call.room.session.fold_record(outcome.plan, call.job.note, outcome), record
 
     def _finish(self, call: _Call, outcome: Outcome) -> Any:
         """Commit what the flow did, and give back the list to send."""
@@ -372,7 +353,7 @@ class CompactManager:
             assert call.fold is not None
             session.commit(track, *call.fold, outcome)
             session.sent = round(outcome.tokens_after / call.job.factor)
-            self._write_events(call.room)
+            self._journal.write_events(call.room)
             self._settle_changes()
             return outcome.raws
         self._settle_changes()
@@ -381,7 +362,7 @@ class CompactManager:
             mended, sentences = call.job.reader.dialect.repair([entry.message for entry in entries])
             raw_of = {id(entry.message): raw for entry, raw in zip(entries, raws, strict=True)}
             if sentences:
-                self._emit(call.room, warning("repaired_history", "low", "; ".join(sentences)))
+                self._journal.emit(call.room, warning("repaired_history", "low", "; ".join(sentences)))
             return [raw_of.get(id(message), message.raw) for message in mended]
         return call.messages if track.record is None else track.outgoing(call.messages)[0]
 
@@ -405,7 +386,7 @@ class CompactManager:
         session.reader.tally = tally
         session.factor = None
         for track in session.tracks:
-            track.recost(session.reader, session)
+            track.recost(session.reader)
         return session.reader
 
     def _tally(self, counter: str, model: str) -> Tally:
@@ -440,36 +421,13 @@ class CompactManager:
         if not self._said_unredacted:
             self._said_unredacted = True
             message = "redaction is off: secrets in messages are stored and exported as they stand"
-            self._emit(room, warning("redaction_disabled", "high", message))
+            self._journal.emit(room, warning("redaction_disabled", "high", message))
         if room.generation < len(self._changes) and self._pending is None:
             news: dict[str, Any] = {}
             for changes in self._changes[room.generation :]:
                 news |= changes
             room.generation = len(self._changes)
-            self._emit(room, Emit("compact.config_changed", {"changed": news}))
-
-    # -- events ------------------------------------------------------------------------------------------------------
-
-    def _emit(self, room: Room, effect: Emit) -> None:
-        session = room.session
-        event = Event(effect.name, session.id, session.step, time.time(), effect.duration, effect.status, effect.data)
-        if self._archive is not None:
-            room.events.append(event)
-            if len(room.events) >= EVENTS_HELD:
-                self._write_events(room)
-        self._sinks(event)
-
-    def _write_events(self, room: Room) -> None:
-        """Add held events to the archive of a session that has one."""
-        if self._archive is None or not room.events:
-            return
-        events, room.events = room.events, []
-        if room.session.step == 0 and len(events) < EVENTS_HELD:
-            return  # a session that never folded leaves no archive behind
-        try:
-            self._archive.save_events(room.session.id, events)
-        except ArchiveError as error:
-            self._sinks.complain(f"events of session {room.session.id!r} were not archived: {error}")
+            self._journal.emit(room, Emit("compact.config_changed", {"changed": news}))
 
     def _can_return(self, room: Room) -> bool:
-        return self._archive is not None or not room.session.records
+        return self._archive is not None or not room.session.memory.records

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Set
+from functools import cache
 from typing import Any
 
 from .errors import ConfigError
@@ -56,18 +57,6 @@ _VENDORS: Mapping[str, str] = {
     "eyJ": r"[A-Za-z0-9_-]{6,}\.eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?",
 }
 """Token formats: the literal they start with, and the pattern of the rest."""
-
-# A letter or digit before the literal means that it is the tail of a longer word (`task-…`), unless the letter ends a
-# colour code of a terminal or an escape such as `\n`. The check stands behind the literal: `re` finds a leading
-# literal many times faster.
-_VENDOR_RULES = tuple(
-    (
-        literal,
-        re.compile(rf"{start}(?:(?<![A-Za-z0-9_]{start})|(?<=[0-9\[]m{start})|(?<=\\[nrt]{start})){rest}"),
-    )
-    for literal, rest in _VENDORS.items()
-    for start in [re.escape(literal)]
-)
 
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -223,9 +212,9 @@ def _compiled(index: int, pattern: str) -> re.Pattern[str]:
 
 
 def _without_secrets(text: str) -> str:
-    for literal, pattern in _VENDOR_RULES:
+    for literal in _VENDORS:
         if literal in text:
-            text = pattern.sub(REDACTED, text)
+            text = _vendor_token(literal).sub(REDACTED, text)
     if "PRIVATE KEY" in text:
         text = _PRIVATE_KEY.sub(REDACTED, text)
     if "://" in text and "@" in text:
@@ -240,6 +229,17 @@ def _without_secrets(text: str) -> str:
     if "--" in text:
         text = _FLAG.sub(_after_name, text)
     return _without_assigned(text)
+
+
+@cache
+def _vendor_token(literal: str) -> re.Pattern[str]:
+    """The pattern of a vendor's tokens, made when it is first needed: all of them would slow the import down."""
+    # A letter or digit before the literal means that it is the tail of a longer word (`task-…`), unless the letter
+    # ends a colour code of a terminal or an escape such as `\n`. The check stands behind the literal: `re` finds a
+    # leading literal many times faster.
+    start = re.escape(literal)
+    starts_word = rf"(?:(?<![A-Za-z0-9_]{start})|(?<=[0-9\[]m{start})|(?<=\\[nrt]{start}))"
+    return re.compile(start + starts_word + _VENDORS[literal])
 
 
 def _without_assigned(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._effects import Emit, warning
-from ._fit import Fitted, Room
+from ._fit import Fitted
 from ._job import Job, Outcome
 from ._messages import History
 from ._plan import Plan
@@ -82,8 +82,9 @@ def layers(history: History, plan: Plan) -> dict[str, int]:
     }
 
 
-def cannot_fit(job: Job, history: History, fitted: Fitted, room: Room) -> Emit:
+def cannot_fit(history: History, fitted: Fitted) -> Emit:
     """Even the hardest fold stays at or above the trigger: said once, with the sum."""
+    room = fitted.room
     pinned = history.cost(sorted(history.pinned))
     rest = fitted.cost - room.fixed - pinned
     return warning(

@@ -66,8 +66,8 @@ def _openai_chat(letter: str, text: str, ids: list[str]) -> list[dict[str, Any]]
     if ids:
         message["content"] = None
         message["tool_calls"] = [
-            {"id": id, "type": "function", "function": {"name": "look", "arguments": json.dumps({"note": text})}}
-            for id in ids
+            {"id": call, "type": "function", "function": {"name": "look", "arguments": json.dumps({"note": text})}}
+            for call in ids
         ]
     return [message]
 
@@ -77,7 +77,7 @@ def _openai_responses(letter: str, text: str, ids: list[str]) -> list[dict[str, 
         return [{"type": "function_call_output", "call_id": ids[0], "output": text}]
     if ids:
         arguments = json.dumps({"note": text})
-        return [{"type": "function_call", "call_id": id, "name": "look", "arguments": arguments} for id in ids]
+        return [{"type": "function_call", "call_id": call, "name": "look", "arguments": arguments} for call in ids]
     part = "output_text" if letter == "a" else "input_text"
     message: dict[str, Any] = {"type": "message", "role": _ROLES[letter], "content": [{"type": part, "text": text}]}
     if letter == "p":
@@ -89,7 +89,7 @@ def _anthropic(letter: str, text: str, ids: list[str]) -> list[dict[str, Any]]:
     if letter == "r":
         return [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": ids[0], "content": text}]}]
     content: list[dict[str, Any]] = [{"type": "text", "text": text}]
-    content += [{"type": "tool_use", "id": id, "name": "look", "input": {"note": text}} for id in ids]
+    content += [{"type": "tool_use", "id": call, "name": "look", "input": {"note": text}} for call in ids]
     message: dict[str, Any] = {"role": _ROLES[letter], "content": content}
     if letter == "p":
         message["meta"] = {"protected": True}
@@ -148,6 +148,7 @@ class ScriptedModel:
         self.asks: list[Ask] = []
 
     def __call__(self, ask: Ask) -> str:
+        """Answer, or raise, as the script says."""
         answer = self._answers[min(len(self.asks), len(self._answers) - 1)]
         self.asks.append(ask)
         if isinstance(answer, Exception):
@@ -162,6 +163,7 @@ class Recorder:
         self.events: list[Event] = []
 
     def __call__(self, event: Event) -> None:
+        """Keep an event."""
         self.events.append(event)
 
     @property
@@ -211,11 +213,11 @@ def transcripts(dialect: str = "openai-chat", *, max_steps: int = 30, broken: bo
                 ids = [f"c{n}" if reuse else f"c{serial + n}" for n in range(count)]
                 serial += count
                 messages += build("t", said, ids)
-                for id in ids:
+                for call in ids:
                     if broken and draw(st.integers(0, 6)) == 0:
-                        late.append(id)
+                        late.append(call)
                     else:
-                        messages += _answer(dialect, messages, draw(text), id, joined=id != ids[0])
+                        messages += _answer(dialect, messages, draw(text), call, joined=call != ids[0])
             elif kind == "l" and late:
                 messages += build("r", said, [late.pop(draw(st.integers(0, len(late) - 1)))])
             elif kind == "o":
@@ -227,9 +229,11 @@ def transcripts(dialect: str = "openai-chat", *, max_steps: int = 30, broken: bo
     return conversation()
 
 
-def _answer(dialect: str, messages: list[dict[str, Any]], text: str, id: str, *, joined: bool) -> list[dict[str, Any]]:
+def _answer(
+    dialect: str, messages: list[dict[str, Any]], text: str, call: str, *, joined: bool
+) -> list[dict[str, Any]]:
     """A result; Anthropic wants all results of a step in one message."""
-    (message,) = _BUILDERS[dialect]("r", text, [id])
+    (message,) = _BUILDERS[dialect]("r", text, [call])
     if dialect == "anthropic" and joined and messages[-1]["role"] == "user":
         messages[-1]["content"].append(message["content"][0])
         return []

@@ -1,0 +1,155 @@
+"""Messages as a session holds them: read, counted, placed, and known again by their content.
+
+Owns: `Entry`, `Reader`, `Record` (a fold remembered by content), `Memory`.
+Must never: do I/O, decide, or follow a host's list (`_track` does).
+
+A summary of ours is known by a hash of the text we wrote and the role we wrote it in, never by its marker: anybody
+can write a marker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from ._dialects import DIALECTS, Dialect, detect
+from ._messages import Message, as_mapping
+from ._meter import Tally, message_tokens
+from .errors import InvalidMessage
+
+__all__ = ["KEPT_RECORDS", "Entry", "Memory", "Reader", "Record"]
+
+KEPT_RECORDS = 8
+"""How many folds back a host may return to (a rewind, a branch) and still find its summary."""
+
+
+class Entry:
+    """A message as read: what it says, what it costs, where it stood in the session."""
+
+    __slots__ = ("digest", "message", "position", "summary", "tokens")
+
+    def __init__(self, message: Message, tokens: int, position: int, *, summary: bool = False) -> None:
+        self.message = message
+        self.tokens = tokens
+        self.position = position
+        self.summary = summary
+        self.digest: bytes | None = None
+
+    def content(self) -> bytes:
+        """A hash of the host message's content, computed when first asked for."""
+        if self.digest is None:
+            self.digest = content_digest(self.message.raw)
+        return self.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One fold by content: of a list that begins with `size` known messages, what goes out in their place.
+
+    `chain` hashes the first `size` messages, `reach_chain` the first `reach`, up to the last one that folded: a host
+    that edits or drops its newest messages still finds the fold.
+    """
+
+    step: int
+    version: int
+    size: int
+    chain: bytes
+    reach: int
+    reach_chain: bytes
+    slots: tuple[int | Entry, ...]
+
+
+class Reader:
+    """How this session's messages are read and counted; the dialect is settled by the first evidence."""
+
+    __slots__ = ("dialect", "protect", "settled", "tally")
+
+    def __init__(self, dialect: str, tally: Tally, protect: Callable[[Any], bool] | None) -> None:
+        self.settled = dialect != "auto"
+        self.dialect: Dialect = DIALECTS["openai-chat" if dialect == "auto" else dialect]
+        self.tally = tally
+        self.protect = protect
+
+    def settle(self, raws: Sequence[Any], tools: Sequence[Any] | None) -> bool:
+        """Look for evidence of a dialect; True when what was read so far must be read again."""
+        found = None if self.settled else detect(raws, tools)
+        if found is None:
+            return False
+        self.settled = True
+        changed = found is not self.dialect
+        self.dialect = found
+        return changed
+
+    def message(self, raw: Any, index: int) -> Message:
+        """Read one host message."""
+        try:
+            message = self.dialect.read(raw)
+        except InvalidMessage as error:
+            raise InvalidMessage(f"message {index}: {error}") from error
+        if self.protect is not None and self.protect(raw) and not message.pinned:
+            return replace(message, pinned=True)
+        return message
+
+    def with_tally(self, tally: Tally) -> Reader:
+        """The same reader that counts otherwise."""
+        other = Reader("auto", tally, self.protect)
+        other.dialect, other.settled = self.dialect, self.settled
+        return other
+
+    def cost(self, message: Message) -> int:
+        """What one message costs on the wire."""
+        return message_tokens(message, self.tally)
+
+
+class Memory:
+    """What a session wrote and folded, by content: how it knows its own summaries and finds a fold again."""
+
+    __slots__ = ("_written", "gone_calls", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.gone_calls: set[str] = set()
+        """Calls that folded without an answer; one that comes later has nothing to stand behind."""
+        self._written: dict[str, str] = {}
+
+    def wrote(self, message: Message) -> bool:
+        """Whether this message is a summary of ours: its text is one we wrote, in the role we wrote it in."""
+        if not self._written or not message.text.startswith("<"):
+            return False
+        return self._written.get(self.signature(message)) == message.role
+
+    def sign(self, message: Message, signature: str | None = None) -> None:
+        """Remember a summary as ours; one that comes from the archive brings the signature it was written with."""
+        self._written[signature or self.signature(message)] = message.role
+
+    @staticmethod
+    def signature(message: Message) -> str:
+        """What a summary is known by: a hash of its text, as written."""
+        return _digest(message.text.encode("utf-8", "surrogatepass")).hex()
+
+    def remember(self, record: Record) -> None:
+        """Keep a fold for replay; the oldest gives way."""
+        self.records = [*self.records[-KEPT_RECORDS + 1 :], record]
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+def content_digest(raw: Any) -> bytes:
+    """A hash of a host message's content. Bookkeeping of the host (`meta`) is not content."""
+    try:
+        fields = {key: value for key, value in as_mapping(raw).items() if key != "meta"}
+        text = json.dumps(fields, sort_keys=True, ensure_ascii=False, default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(raw)
+    return _digest(text.encode("utf-8", "surrogatepass"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    return dict(as_mapping(value))

@@ -1,0 +1,83 @@
+"""What is written down of a session: events to the sinks, transcripts, summaries and events to the archive.
+
+Owns: `Journal`, and when events reach the archive: with the fold they belong to, or when many are held.
+Must never: let a sink or the event file stop the agent. A transcript or summary that cannot be kept is an
+`ArchiveError`, because then nothing may be dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ._archive import Archive
+from ._effects import Emit
+from ._entries import Record
+from ._events import Event
+from ._job import Outcome
+from ._rooms import Room
+from ._session import FoldRecord
+from .errors import ArchiveError
+from .sinks._fan import SinkList
+
+__all__ = ["Journal"]
+
+EVENTS_HELD = 512
+"""Events of a session held in memory until a fold writes them out."""
+
+
+class Journal:
+    """The sinks and, when there is one, the archive."""
+
+    def __init__(self, archive: Archive | None, sinks: SinkList) -> None:
+        self._archive = archive
+        self._sinks = sinks
+
+    def emit(self, room: Room, effect: Emit) -> None:
+        """Send an event to every sink, and hold it for the archive."""
+        session = room.session
+        event = Event(effect.name, session.id, session.step, time.time(), effect.duration, effect.status, effect.data)
+        if self._archive is not None:
+            room.events.append(event)
+            if len(room.events) >= EVENTS_HELD:
+                self.write_events(room)
+        self._sinks(event)
+
+    def save_transcript(self, room: Room, raws: Sequence[Any]) -> int:
+        """Keep the messages before a fold; the step they were stored as."""
+        session = room.session
+        if self._archive is None:
+            return session.step + 1
+        step, key, size = self._archive.save_transcript(session, raws)
+        session.step = step
+        self._archived(room, self._archive, key, size)
+        return step
+
+    def save_summary(self, room: Room, outcome: Outcome, fold: FoldRecord, record: Record) -> None:
+        """Keep what a fold did."""
+        if self._archive is not None:
+            key, size = self._archive.save_summary(room.session, outcome, fold, record)
+            self._archived(room, self._archive, key, size)
+
+    def write_events(self, room: Room) -> None:
+        """Add held events to the archive; a session that never folded leaves none behind unless it has many."""
+        if self._archive is None or not room.events:
+            return
+        events, room.events = room.events, []
+        if room.session.step == 0 and len(events) < EVENTS_HELD:
+            return
+        try:
+            self._archive.save_events(room.session.id, events)
+        except ArchiveError as error:
+            self._sinks.complain(f"events of session {room.session.id!r} were not archived: {error}")
+
+    def close(self, rooms: Iterable[Room]) -> None:
+        """Write out what is held, and close the sinks."""
+        for room in rooms:
+            self.write_events(room)
+        self._sinks.close()
+
+    def _archived(self, room: Room, archive: Archive, key: str, size: int) -> None:
+        data = {"session_id": room.session.id, "storage_adapter": archive.adapter, "key": key, "bytes": size}
+        self.emit(room, Emit("compact.archival", data))

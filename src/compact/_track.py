@@ -1,0 +1,284 @@
+"""A host's list as last seen, so that each call costs only what is new.
+
+Owns: `Track`. Must never: do I/O, decide, or change a host's list.
+
+Two kinds of host meet here. One keeps what `preflight` returned and appends to it; the other passes the full history
+again each time, as equal but not identical objects. For the second kind a `Record` says "these first messages = this
+summary and these kept ones", found by a hash over their content, and is replayed at every call: one summary per fold,
+and a byte-identical prefix between folds.
+
+Trust: the same list object with the same last message is taken to be unchanged in between. Every message is read
+again when a fold is due and once in a while besides, so an edit far back is seen before it can matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from ._entries import Entry, Memory, Reader, Record
+from ._messages import History
+from ._meter import REPLY_PRIMER, Usage
+from ._trigger import Counters
+
+__all__ = ["Track", "rounds_of"]
+
+
+class Track:
+    """A list as last seen, its sums, and the fold that stands in for its beginning, if any."""
+
+    __slots__ = (
+        "_memory",
+        "after_user",
+        "base",
+        "entries",
+        "head",
+        "host",
+        "late",
+        "next_position",
+        "raws",
+        "record",
+        "replayed",
+        "rounds",
+        "saved",
+        "searched",
+        "sums",
+        "turns",
+        "unread",
+    )
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self.host: Sequence[Any] | None = None
+        self.raws: list[Any] = []
+        self.entries: list[Entry] = []
+        self.sums = [0, 0, 0]
+        self.turns = 0
+        self.after_user = False
+        self.base = 0
+        self.rounds = 0
+        self.unread = 0
+        self.late = False
+        self.searched = False
+        self.next_position = 0
+        """The session position of the next new message."""
+        self.record: Record | None = None
+        """The fold that stands in for the first `replayed` messages: `head` in their place, `saved` tokens fewer."""
+        self.replayed = 0
+        self.head: list[Entry] = []
+        self.saved = [0, 0, 0]
+
+    @classmethod
+    def given(cls, raws: list[Any], entries: list[Entry], next_position: int, memory: Memory) -> Track:
+        """The track of a list that was just handed to the host."""
+        track = cls(memory)
+        track.host, track.raws, track.entries = raws, list(raws), list(entries)
+        track.next_position, track.searched = next_position, True
+        track._recount()
+        return track
+
+    def clone(self) -> Track:
+        """A copy to look at without leaving a trace."""
+        other = Track(self._memory)
+        for name in Track.__slots__:
+            value = getattr(self, name)
+            setattr(other, name, list(value) if isinstance(value, list) and name != "host" else value)
+        return other
+
+    # -- following the host ------------------------------------------------------------------------------------------
+
+    def continues(self, messages: Sequence[Any]) -> bool:
+        """Whether this is the very list last seen, grown at its end."""
+        size = len(self.raws)
+        return self.host is messages and len(messages) >= size and (size == 0 or messages[size - 1] is self.raws[-1])
+
+    def common(self, messages: Sequence[Any]) -> int:
+        """How many messages at the beginning are the same, by identity or by content."""
+        size = min(len(self.raws), len(messages))
+        known, given = self.raws[:size], list(messages[:size])
+        if _equal(known, given):
+            return size
+        return next((i for i in range(size) if not _equal(known[i], given[i])), size)
+
+    def follow(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
+        """Take over `messages`, of which the first `same` are known."""
+        if same < len(self.raws):
+            self._truncate(same)
+        if self.host is not messages:
+            self.raws = list(messages[:same])
+            self.host = messages
+        for index in range(same, len(messages)):
+            self._append(messages[index], index, reader)
+
+    def reread(self, messages: Sequence[Any], reader: Reader) -> bool:
+        """Read every message again; True when one had changed since it was first read."""
+        self.unread = 0
+        first_change = None
+        for index, entry in enumerate(self.entries):
+            raw = messages[index]
+            message = reader.message(raw, index)
+            if raw is not self.raws[index] or message != entry.message:
+                first_change = index if first_change is None else first_change
+                self.raws[index] = raw
+                summary = self._memory.wrote(message)
+                self.entries[index] = Entry(message, reader.cost(message), entry.position, summary=summary)
+        if first_change is None:
+            return False
+        if self.record is not None and first_change < self.replayed:
+            self._start_over()
+        self._recount()
+        return True
+
+    def recost(self, reader: Reader) -> None:
+        """Count every message again: the model, and so the tokenizer, has changed."""
+        for entry in {id(e): e for e in (*self.entries, *self.head)}.values():
+            entry.tokens = reader.cost(entry.message)
+        self._recount()
+        if self.record is not None:
+            self.attach(self.record, self.replayed)
+
+    def _append(self, raw: Any, index: int, reader: Reader) -> None:
+        message = reader.message(raw, index)
+        entry = Entry(message, reader.cost(message), self.next_position, summary=self._memory.wrote(message))
+        self.next_position += 1
+        self.raws.append(raw)
+        self.entries.append(entry)
+        self._count(entry)
+
+    def _count(self, entry: Entry) -> None:
+        message = entry.message
+        self.sums[_PART.get(message.role, 2)] += entry.tokens
+        if message.starts_exchange and not entry.summary:
+            self.turns += not self.after_user
+            self.after_user = True
+        elif message.role not in ("system", "developer"):
+            self.after_user = False
+        gone = self._memory.gone_calls
+        if gone and any(answer.id in gone for answer in message.answers):
+            self.late = True
+
+    def _truncate(self, size: int) -> None:
+        del self.raws[size:], self.entries[size:]
+        self.next_position = max((entry.position for entry in self.entries), default=-1) + 1
+        if self.record is not None and size < self.replayed:
+            self._start_over()
+        elif size < self.base:
+            self.base, self.rounds = size, rounds_of(self.entries)
+        self._recount()
+
+    def _start_over(self) -> None:
+        """The beginning is not what it was: the fold that stood for it is to be looked for again."""
+        self.detach()
+        self.base, self.rounds, self.searched = 0, 0, False
+
+    def _recount(self) -> None:
+        self.sums, self.turns, self.after_user, self.late = [0, 0, 0], 0, False, False
+        base_turns = 0
+        for index, entry in enumerate(self.entries):
+            if index == self.base:
+                base_turns = self.turns
+            self._count(entry)
+        if self.base < len(self.entries):
+            self.turns -= base_turns
+        else:
+            self.turns = 0
+
+    # -- folds -------------------------------------------------------------------------------------------------------
+
+    def rest_here(self, rounds: int) -> None:
+        """A fold has just happened: counters start again from this length."""
+        self.base = len(self.entries)
+        self.turns = 0
+        self.rounds = rounds
+        self.searched = True
+
+    def recall(self) -> None:
+        """Find the newest fold this list begins with, by content; a list that holds a summary needs none."""
+        self.searched = True
+        if any(entry.summary for entry in self.entries):
+            return
+        for record in reversed(self._memory.records):
+            for size, chain in ((record.size, record.chain), (record.reach, record.reach_chain)):
+                if 0 < size <= len(self.entries) and self.chain(size) == chain:
+                    self.attach(record, size)
+                    self.base = max(self.base, size)
+                    self._recount()
+                    self.rounds = rounds_of(self.head)
+                    return
+
+    def attach(self, record: Record, size: int) -> None:
+        """Let `record` stand in for the first `size` messages from now on."""
+        self.record, self.replayed = record, size
+        self.head = [self.entries[s] if isinstance(s, int) else s for s in record.slots if not _beyond(s, size)]
+        self.saved = [0, 0, 0]
+        for sign, entries in ((1, self.entries[:size]), (-1, self.head)):
+            for entry in entries:
+                self.saved[_PART.get(entry.message.role, 2)] += sign * entry.tokens
+
+    def detach(self) -> None:
+        """Forget the fold: the list stands for itself."""
+        self.record, self.replayed, self.head, self.saved = None, 0, [], [0, 0, 0]
+
+    def chain(self, size: int) -> bytes:
+        """A hash over the content of the first `size` messages."""
+        total = blake2b(digest_size=16)
+        for entry in self.entries[:size]:
+            total.update(entry.content())
+        return total.digest()
+
+    def record_of(self, outcome_slots: Sequence[int | Entry], gone: Iterable[int], step: int, version: int) -> Record:
+        """A fold of the list that goes out, as a record of the host's list.
+
+        `outcome_slots` index the list that went out before; `gone` are the indices in it that folded or were clipped.
+        """
+        before: list[int | Entry] = list(range(len(self.entries)))
+        reach = 0
+        if self.record is not None:
+            head = [slot for slot in self.record.slots if not _beyond(slot, self.replayed)]
+            before = [*head, *range(self.replayed, len(self.entries))]
+            reach = self.record.reach
+        reached = [slot for slot in (before[i] for i in gone) if isinstance(slot, int)]
+        reach = max([reach, *(slot + 1 for slot in reached)])
+        size = len(self.entries)
+        slots = tuple(before[slot] if isinstance(slot, int) else slot for slot in outcome_slots)
+        return Record(step, version, size, self.chain(size), reach, self.chain(reach), slots)
+
+    # -- what goes out -----------------------------------------------------------------------------------------------
+
+    def usage(self, tools: int) -> Usage:
+        """The sums of the list that goes out."""
+        system, developer, messages = (a - b for a, b in zip(self.sums, self.saved, strict=True))
+        return Usage(system=system, developer=developer, tools_schema=tools, messages=messages + REPLY_PRIMER)
+
+    def counters(self) -> Counters:
+        """What has been added since the last fold."""
+        return Counters(len(self.entries) - self.base, self.turns, self.rounds + self.turns)
+
+    def outgoing(self, messages: Sequence[Any]) -> tuple[list[Any], list[Entry]]:
+        """The list that goes out, as host objects and as entries."""
+        if self.record is None:
+            return list(messages), self.entries
+        size = self.replayed
+        raws = [messages[s] if isinstance(s, int) else s.message.raw for s in self.record.slots if not _beyond(s, size)]
+        return [*raws, *messages[size:]], [*self.head, *self.entries[size:]]
+
+
+_PART = {"system": 0, "developer": 1}
+
+
+def _beyond(slot: int | Entry, size: int) -> bool:
+    return isinstance(slot, int) and slot >= size
+
+
+def rounds_of(entries: Sequence[Entry]) -> int:
+    """How many turns a list holds."""
+    return len(History([entry.message for entry in entries if not entry.summary]).turns)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Equality of host objects, which may be of any kind; what cannot be compared is taken as different."""
+    try:
+        return bool(one == other)
+    except Exception:  # a foreign __eq__ may raise anything
+        return False
