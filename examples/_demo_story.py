@@ -75,7 +75,7 @@ surprise is that void is allowed from partially_paid, which looks unintended; I 
 == explore
 Where is money represented? I suspect a few floats survived the clean-up last year.
 
-- grep float src + grep Decimal src + grep round src | read billing/money.py + read billing/discounts.py
+- grep float src + grep Decimal src + grep round src + read billing/discounts.py | read billing/money.py
 - cmd mypy src
 - read clients/rates.py
 
@@ -335,7 +335,7 @@ revision from 0040 on and takes 38 s, so it runs only in the nightly job and whe
 Any index on amount that we lose?
 
 - grep ix_ migrations + cmd psql -c 'select indexname from pg_indexes' | read store/invoices.py
-- cmd psql -c 'explain select'! | git diff
+- cmd psql -c 'explain select'! | edit store/models.py + cmd make migration name=ix_amount_cents | git diff
 
 One: ix_invoices_customer_amount, used by the report "largest open invoices". I added its twin on amount_cents to the
 model; generated as 0050_ix_amount_cents, created CONCURRENTLY as our template does by default. The plan of the report

@@ -28,7 +28,7 @@ TOOLS: Mapping[str, tuple[str, float]] = {
     "test": ("run_tests", 3.0),
     "fail": ("run_tests", 5.0),
     "cmd": ("run_command", 3.0),
-    "git": ("git", 1.0),
+    "git": ("git", 2.5),
     "web": ("web_fetch", 5.0),
     "todo": ("todo", 0.8),
 }
@@ -224,7 +224,8 @@ class Workshop:
         added = (_indent(change) if code else change).splitlines()
         old = lines[at]
         lines[at:at] = added
-        self._edits.append((path, at, len(added)))
+        moved = [(p, i + len(added) if p == path and i >= at else i, size) for p, i, size in self._edits]
+        self._edits = [*moved, (path, at, len(added))]
         start = max(at - 3, 0)
         shown = "\n".join(f"{i:>4}  {line}" for i, line in enumerate(lines[start : at + len(added) + 4], start + 1))
         result = f"{path}: 1 replacement at line {at + 1}, {len(added)} lines added.\n{shown}"
@@ -246,10 +247,11 @@ class Workshop:
         ]
         report = self._failure(*names[self._dice.below(len(names))]) if failed else ""
         ran = _upto(self._progress(names), room - estimate(report) - 90)
-        total = int(self._facts["ntests"]) if target == "tests" else ran.count("\n") + 1
-        took = self.fill("$int1.$int2 s")
+        whole = target == "tests"
+        total = int(self._facts["ntests"]) if whole else ran.count("\n") + 1
+        took = self._facts["suite"] if whole else self.fill("$int1.$int2")
         head = self.fill(f"platform linux, Python 3.12.2, pytest 8.1.1, random seed $int5\ncollected {total} items\n\n")
-        tail = f"\n== {f'1 failed, {total - 1}' if failed else total} passed in {took} =="
+        tail = f"\n== {f'1 failed, {total - 1}' if failed else total} passed in {took} s =="
         return {"target": target, "flags": "-v"}, head + ran + report + tail
 
     def _progress(self, names: Sequence[tuple[str, str]]) -> Iterator[str]:

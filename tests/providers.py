@@ -30,20 +30,23 @@ def problems(dialect: str, messages: Items) -> list[str]:
 
 def _chat(messages: Items) -> Iterator[str]:
     asked: list[str] = []
-    step = 0
+    step = last = 0
     for at, message in enumerate(messages):
         role, calls = message["role"], message.get("tool_calls") or ()
         if role == "tool":
-            if message["tool_call_id"] in asked:
-                asked.remove(message["tool_call_id"])
-            else:
+            if message["tool_call_id"] not in asked:
                 yield f"message {at} is an orphan: the step before it has no open call {message['tool_call_id']}"
-            continue
-        if asked:
-            yield f"message {step} has calls {asked} that the messages right behind it do not answer"
-        if role == "assistant" and not calls and not message.get("content"):
-            yield f"message {at} says nothing"
-        asked, step = [call["id"] for call in calls], at
+                continue
+            asked.remove(message["tool_call_id"])
+            if last != at - 1:
+                yield f"message {at} does not stand right behind its step"
+            last = at
+        elif role in ("user", "assistant"):
+            if asked:
+                yield f"message {step} has calls {asked} that the messages right behind it do not answer"
+            if role == "assistant" and not calls and not message.get("content"):
+                yield f"message {at} says nothing"
+            asked, step, last = [call["id"] for call in calls], at, at
 
 
 def _responses(items: Items) -> Iterator[str]:

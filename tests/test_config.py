@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
+import itertools
 import json
 import os
 import re
+import textwrap
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -17,6 +21,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from compact._policy import ClearToolOutputs, Policy, Section, StoragePolicy, SummaryPolicy, allowed
 from compact.config import SECTIONS, AgentConfig, CompactConfig, environment_variables, window_of
@@ -245,11 +250,25 @@ def test_a_section_on_its_own_raises_the_same_error() -> None:
     assert isinstance(caught.value, ValueError)
 
 
+def described(model: type[BaseModel]) -> set[str]:
+    """The fields of a model that are followed by a sentence in its source."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    inherited = [described(base) for base in model.__bases__ if issubclass(base, BaseModel) and base.model_fields]
+    return set().union(*inherited) | {
+        field.target.id
+        for field, after in itertools.pairwise(body.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+    }
+
+
 def test_every_field_is_documented() -> None:
     """Each field of each section has a description and says what it allows."""
     for model in (CompactConfig, AgentConfig, ClearToolOutputs, *SECTIONS.values()):
+        said = described(model)
         for name, field in model.model_fields.items():
-            assert field.description, f"{model.__name__}.{name}"
+            assert name in said, f"{model.__name__}.{name}"
             assert allowed(field), f"{model.__name__}.{name}"
 
 

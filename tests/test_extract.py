@@ -20,7 +20,8 @@ from compact._asks import Ask
 from compact._messages import Answer, Call, Message
 from compact._policy import SummaryPolicy
 from compact.errors import ConfigError
-from compact.models import extract, summarizer_for
+from compact.models import summarizer_for
+from compact.models.extract import extract
 
 STRATEGIES = ("task_state", "decision_log", "code_delta", "brief")
 COUNTERS: tuple[Callable[[str], int], ...] = (

@@ -1,26 +1,28 @@
-"""Two drivers for one flow: the only places where a summarizer is called and time passes.
+"""The driver for threads: runs a flow where it is called.
 
-Owns: `drive`, `adrive`, and turning whatever a summarizer does into a `Reply`. Must never: decide anything.
+Owns: `drive`, and turning whatever a summarizer does into a `Reply`. Must never: decide anything.
+Its twin for event loops is `_drivers_async`; between them they are the only places where a summarizer is called and
+time passes.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from ._asks import Ask
-from ._effects import Effect, Emit, Reply, Summarize, Wait
+from ._effects import Effect, Reply, Summarize, Wait
 from ._job import Outcome
 from ._policy import SummaryPolicy
 from .errors import ConfigError, ModelUnavailable, SummaryError, SummaryTimeout
-from .models import Summarizer, extract
+from .models import Summarizer, offline_summarizer
 
-__all__ = ["adrive", "drive"]
+__all__ = ["Flow", "drive", "reply_of", "typed"]
 
 Flow = Generator[Effect, Any, Outcome]
+"""A flow under way."""
 
 
 def drive(flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer, policy: SummaryPolicy) -> Outcome:
@@ -30,7 +32,7 @@ def drive(flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer, 
         while True:
             effect = flow.send(answer)
             if isinstance(effect, Summarize):
-                chosen = extract if effect.offline else summarizer
+                chosen = offline_summarizer() if effect.offline else summarizer
                 answer = [_ask(chosen, ask, policy.timeout) for ask in effect.asks]
             elif isinstance(effect, Wait):
                 time.sleep(effect.seconds)
@@ -43,56 +45,20 @@ def drive(flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer, 
         flow.close()
 
 
-async def adrive(
-    flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer, policy: SummaryPolicy
-) -> Outcome:
-    """Run a flow on the event loop: summarizers are awaited side by side, stores work in a thread."""
-    answer: Any = None
-    try:
-        while True:
-            effect = flow.send(answer)
-            if isinstance(effect, Summarize):
-                chosen = extract if effect.offline else summarizer
-                answer = await asyncio.gather(*(_aask(chosen, ask, policy.timeout) for ask in effect.asks))
-            elif isinstance(effect, Wait):
-                await asyncio.sleep(effect.seconds)
-                answer = None
-            elif isinstance(effect, Emit):
-                answer = perform(effect)
-            else:
-                answer = await asyncio.to_thread(perform, effect)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        flow.close()
-
-
 def _ask(summarizer: Summarizer, ask: Ask, timeout: float) -> Reply:
     started = time.perf_counter()
     try:
         answer = summarizer(ask)
         if inspect.isawaitable(answer):
             answer = _wait_for(answer, timeout)
-        return _reply(answer, started)
+        return reply_of(answer, started)
     except Exception as error:
-        return Reply(error=_typed(error, timeout), seconds=time.perf_counter() - started)
-
-
-async def _aask(summarizer: Summarizer, ask: Ask, timeout: float) -> Reply:
-    started = time.perf_counter()
-    try:
-        if inspect.iscoroutinefunction(summarizer):
-            answer: Any = summarizer(ask)
-        else:
-            answer = await asyncio.wait_for(asyncio.to_thread(summarizer, ask), timeout)
-        if inspect.isawaitable(answer):
-            answer = await asyncio.wait_for(answer, timeout)
-        return _reply(answer, started)
-    except Exception as error:
-        return Reply(error=_typed(error, timeout), seconds=time.perf_counter() - started)
+        return Reply(error=typed(error, timeout), seconds=time.perf_counter() - started)
 
 
 def _wait_for(answer: Awaitable[str], timeout: float) -> str:
+    import asyncio  # here, for the same reason as in `_turnstile`
+
     async def wait() -> str:
         return await asyncio.wait_for(answer, timeout)
 
@@ -105,7 +71,8 @@ def _wait_for(answer: Awaitable[str], timeout: float) -> str:
     raise ConfigError("an async summarizer cannot run in preflight() inside an event loop; await apreflight()")
 
 
-def _reply(answer: Any, started: float) -> Reply:
+def reply_of(answer: Any, started: float) -> Reply:
+    """What a summarizer returned, as a reply."""
     seconds = time.perf_counter() - started
     if not isinstance(answer, str):
         wrong = ModelUnavailable(f"the summarizer returned {type(answer).__name__}, not text")
@@ -113,7 +80,8 @@ def _reply(answer: Any, started: float) -> Reply:
     return Reply(answer, seconds=seconds)
 
 
-def _typed(error: Exception, timeout: float) -> SummaryError:
+def typed(error: Exception, timeout: float) -> SummaryError:
+    """What a summarizer raised, as one of our errors."""
     if isinstance(error, SummaryError):
         return error
     if isinstance(error, TimeoutError):

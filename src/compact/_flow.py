@@ -147,6 +147,10 @@ def _summaries(
     machine, count = job.session.machine, job.reader.tally.count
     machine.enter("compacting")
     requests = [_request(job, history, fold, room) for fold in plan.folds]
+    if room.allowance < job.envelope_cost() + SMALLEST_SUMMARY:
+        left = BadSummary(f"{room.allowance:,} tokens are left for a summary, too few to say anything")
+        yield failed(left, "pruning-only")
+        return [None] * len(requests), "pruning-only"
     bodies, fallback = yield from summarize(
         requests, job.summary, machine, on_failure=job.policy.on_failure, offline=job.offline
     )

@@ -8,7 +8,6 @@ are served in the order they came, from threads and tasks alike; sessions never 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -16,7 +15,7 @@ from typing import Any, Literal
 
 from ._archive import Archive
 from ._dialects import DIALECTS
-from ._drivers import adrive, drive
+from ._drivers import drive
 from ._effects import Effect, Emit, SaveSummary, SaveTranscript, warning
 from ._entries import Reader, Record
 from ._events import Sink
@@ -320,6 +319,8 @@ class CompactManager:
         return self._finish(call, outcome)
 
     async def _arun(self, call: _Call) -> Any:
+        from ._drivers_async import adrive  # here, because only async hosts need asyncio
+
         outcome = await adrive(
             flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
         )
@@ -399,6 +400,8 @@ class CompactManager:
         """Load a token table without stopping the event loop."""
         key = self._config.counter, model or self._config.model
         if key not in self._tallies:
+            import asyncio
+
             await asyncio.to_thread(self._tally, *key)
 
     def _tools_cost(self, session: Session, tools: Sequence[Any] | None, tally: Tally, model: str) -> int:

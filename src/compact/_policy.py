@@ -139,9 +139,7 @@ Layout = Annotated[
 class Section(BaseModel):
     """What all sections share: frozen, no unknown names, and errors in the words of this library."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     def __init__(self, /, **values: Any) -> None:
         try:

@@ -72,13 +72,11 @@ def pruned(job: Job, outcome: Outcome, plan: Plan, history: History) -> Emit:
 def layers(history: History, plan: Plan) -> dict[str, int]:
     """How much of each layer a plan keeps: pinned messages, recent turns, tool pairs."""
     kept = set(plan.kept)
-    free = [
-        b for b in history.blocks if not b.pinned and b.indices[0] in kept and b.indices[0] not in history.summaries
-    ]
+    recent = kept - history.pinned - history.summaries
     return {
         "pinned": len(history.pinned & kept),
-        "recent_turns": sum(any(i in kept and history[i].is_user for i in range(*turn)) for turn in history.turns),
-        "tool_pairs": sum(block.tool for block in free),
+        "recent_turns": sum(any(i in recent and history[i].is_user for i in range(*turn)) for turn in history.turns),
+        "tool_pairs": sum(block.tool and block.indices[0] in recent for block in history.blocks),
     }
 
 

@@ -8,7 +8,6 @@ session may be called from both.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -50,6 +49,8 @@ class Turnstile:
     @asynccontextmanager
     async def aturn(self) -> AsyncIterator[None]:
         """Wait for a turn without stopping the event loop."""
+        import asyncio  # here, because importing it costs more than the rest of the library, and sync hosts need none
+
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         granted = False

@@ -1,14 +1,15 @@
 """The configuration: put together from arguments, environment, file and defaults, and changed at run time.
 
-Owns: `CompactConfig`, the agents' blocks, the names of the environment variables, and reading a configuration file.
-Must never: define what a field of a section means or allows (that is `_policy`), or look anywhere it is not told to.
+Owns: `CompactConfig`, the names of the environment variables and of the files, and which value wins.
+Must never: define what a field of a section means or allows (that is `_policy`), parse a file (that is `_files`), or
+look anywhere it is not told to.
 
 Rules:
 - Explicit arguments beat the environment, the environment beats the file, the file beats the defaults, field by field.
 - A policy field is `COMPACT_TRIGGER_PCT`, a field of another section `COMPACT_STORAGE_ADAPTER`; an empty variable is
   not set; lists are comma separated or JSON; a `COMPACT_` name that is not listed is left alone.
 - Configs are frozen. A change makes a new one from what was set before, and never looks at the environment again.
-- Every failure is a `ConfigError` with one line per problem. A file is data: no tags, no bombs, no repeated keys.
+- Every failure is a `ConfigError` with one line per problem.
 """
 
 from __future__ import annotations
@@ -16,21 +17,20 @@ from __future__ import annotations
 import json
 import math
 import os
-import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from ._agents import AgentCompact, AgentConfig, modern_agent
+from ._files import read_config_file
 from ._policy import (
     ClearToolOutputs,
     CountOrNone,
-    Layout,
     Policy,
     RedactionPolicy,
     Section,
@@ -47,11 +47,6 @@ __all__ = ["FILE_NAMES", "AgentCompact", "AgentConfig", "CompactConfig", "enviro
 
 FILE_NAMES = ("compact.yaml", "compact.yml", "compact.json")
 """The files looked for in the working directory, first come first."""
-
-MAX_FILE_BYTES = 1 << 20
-MAX_ALIASES = 32
-MAX_DEPTH = 32
-MAX_VALUES = 10_000
 
 SECTIONS: Mapping[str, type[Section]] = {
     "policy": Policy,
@@ -85,40 +80,10 @@ def window_of(model: str) -> int:
     return WINDOWS.get(known, UNKNOWN_WINDOW)
 
 
-class AgentCompact(Policy, SummaryPolicy):
-    """One agent's own settings: every field of `policy` and `summary`, flat; `in_place` unless it says otherwise."""
-
-    layout: Layout = "in_place"
-    """How folds are chosen for this agent."""
-
-    @model_validator(mode="after")
-    def _lines_agree(self) -> Self:
-        """A block is judged together with its base, which may hold what the block leaves out."""
-        return self
-
-
-class AgentConfig(Section):
-    """One agent of the file. Only `compact` is ours; `id`, `model`, `system_prompt` and the rest are left alone."""
-
-    model_config = ConfigDict(extra="allow")
-
-    compact: AgentCompact | None = None
-    """The agent's own settings; none takes the base configuration as it is."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_transforms(cls, values: Any) -> Any:
-        return _modern(values, values.get("id", "?")) if isinstance(values, Mapping) else values
-
-    def merge(self, other: AgentConfig) -> AgentConfig:
-        """Both in one: each key that `other` has set wins, its `compact` block whole; the rest stays."""
-        return AgentConfig(**{**dict(self), **{name: value for name, value in other if value is not None}})
-
-
 class CompactConfig(BaseSettings):
     """The whole configuration. Sections may be given as models or as dicts; each documents its own fields."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     model: str = Field("gpt-4o", min_length=1)
     """The model whose context is kept; it decides the tokenizer and the window."""
@@ -170,7 +135,7 @@ class CompactConfig(BaseSettings):
         found = [Path(path)] if path is not None else [file for file in map(Path, FILE_NAMES) if file.is_file()]
         if not found:
             return cls()
-        values = _without(_read(found[0]), _environment())
+        values = _without(read_config_file(found[0]), _environment())
         try:
             return cls(**values)
         except ConfigError as error:
@@ -230,7 +195,11 @@ class CompactConfig(BaseSettings):
     @field_validator("agents", mode="before")
     @classmethod
     def _accept_transforms(cls, agents: Any) -> Any:
-        return {name: _modern(agent, name) for name, agent in agents.items()} if isinstance(agents, Mapping) else agents
+        return (
+            {name: modern_agent(agent, name) for name, agent in agents.items()}
+            if isinstance(agents, Mapping)
+            else agents
+        )
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
@@ -277,28 +246,6 @@ def _placed(flat: Mapping[str, Any]) -> dict[str, Any]:
                 f"{name}: a value of type {type(value).__name__} given; must be a mapping of field names to values"
             )
     return placed
-
-
-def _modern(agent: Any, name: str) -> Any:
-    """An agent's values with an old `transforms: [{type: assistant}]` entry turned into a `compact` block."""
-    transforms = agent.get("transforms") if isinstance(agent, Mapping) else None
-    entries = transforms if isinstance(transforms, list | tuple) else ()
-    old = [entry for entry in entries if isinstance(entry, Mapping) and entry.get("type") == "assistant"]
-    if not old:
-        return agent
-    warnings.warn(
-        f"agents.{name}.transforms: the assistant transform is deprecated; write a compact block instead, "
-        "with token_threshold for token_limit",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    names = {"token_limit": "token_threshold", "max_tokens": "max_tokens"}
-    block = {names[key]: value for key, value in old[0].items() if key in names}
-    rest = [entry for entry in entries if entry not in old]
-    modern = {key: value for key, value in agent.items() if key != "transforms"}
-    if modern.get("compact") is None:
-        modern["compact"] = block
-    return {**modern, "transforms": rest} if rest else modern
 
 
 @cache
@@ -374,102 +321,3 @@ def _blame_variables(text: str, given: Mapping[str, Any]) -> str:
     }
     paths = {line: line.partition(":")[0].partition("[")[0].split(".") for line in text.splitlines()}
     return "\n".join(line + used.get(".".join(path[:2]), "") for line, path in paths.items())
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """The mapping in a file; a name without a value is as good as absent (a section whose lines are all comments)."""
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise ConfigError(f"larger than {MAX_FILE_BYTES} bytes; shorten it")
-        values = (_read_json if file.suffix.lower() == ".json" else _read_yaml)(data.decode("utf-8-sig"))
-        if not isinstance(values, dict | None):
-            raise ConfigError(f"a value of type {type(values).__name__} given; must be a mapping of names to values")
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read ({error.strerror}); name an existing file, or none at all") from None
-    except ConfigError as error:
-        raise ConfigError(f"{file.name}: {error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file.name}: cannot be read as data ({error}); mend the file") from None
-    return {name: value for name, value in (values or {}).items() if value is not None}
-
-
-def _read_json(text: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names: set[str] = set()
-        for name, _ in pairs:
-            if name in names:
-                raise ConfigError(f"the key {name} is given more than once; keep one")
-            names.add(name)
-        return dict(pairs)
-
-    return json.loads(text, object_pairs_hook=once)
-
-
-def _read_yaml(text: str) -> Any:
-    import yaml  # here, because most programs configure in code
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        _check_events(yaml.parse(text, loader), yaml)
-        return yaml.load(text, loader)  # noqa: S506 - it is a safe loader, in C where there is one
-    except yaml.MarkedYAMLError as error:
-        place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ConfigError(f"{place}not YAML ({error.problem}); mend the file") from None
-    except yaml.YAMLError:
-        raise ConfigError("not YAML (it holds characters that text does not have); mend the file") from None
-
-
-@dataclass(slots=True)
-class _Collection:
-    """A list or mapping that is being read."""
-
-    anchor: str | None
-    values_before: int
-    keys: set[str] | None
-    at_key: bool = True
-
-
-def _check_events(events: Iterable[Any], yaml: Any) -> None:
-    """Refuse a hostile document while it streams by, before anything is built from it."""
-    inside: list[_Collection] = []
-    sizes: dict[str, int] = {}
-    values = aliases = 0
-    resolve = yaml.SafeLoader("").resolve
-    for event in events:
-        if isinstance(event, yaml.CollectionEndEvent):
-            done = inside.pop()
-            sizes[done.anchor or ""] = values - done.values_before
-        if not isinstance(event, yaml.NodeEvent):
-            continue
-        line = f"line {event.start_mark.line + 1}"
-        if isinstance(event, yaml.AliasEvent):
-            aliases += 1
-            if event.anchor not in sizes:
-                raise ConfigError(f"{line}: the alias {event.anchor} names nothing that is complete; write it out")
-            values += sizes[event.anchor]
-        elif event.tag is not None:
-            raise ConfigError(f"{line}: the tag {event.tag} given; only plain data is read, leave the tag out")
-        values += 1
-        if aliases > MAX_ALIASES or values > MAX_VALUES or len(inside) > MAX_DEPTH:
-            raise ConfigError(
-                f"{line}: {aliases} aliases, {values} values and {len(inside)} levels so far; at most "
-                f"{MAX_ALIASES} aliases, {MAX_VALUES} values (aliases unfolded) and {MAX_DEPTH} levels are read"
-            )
-        parent = inside[-1] if inside else None
-        if parent is not None and parent.keys is not None:
-            if parent.at_key:
-                key = str(getattr(event, "value", ""))
-                is_scalar = isinstance(event, yaml.ScalarEvent)
-                if not is_scalar or not resolve(yaml.ScalarNode, key, event.implicit).endswith((":str", ":merge")):
-                    raise ConfigError(f'{line}: the key "{key}" is not text; put text in quotes')
-                if key in parent.keys:
-                    raise ConfigError(f"{line}: the key {key} is given more than once; keep one")
-                parent.keys.add(key)
-            parent.at_key = not parent.at_key
-        if isinstance(event, yaml.CollectionStartEvent):
-            is_mapping = isinstance(event, yaml.MappingStartEvent)
-            inside.append(_Collection(event.anchor, values, set() if is_mapping else None))
-        elif isinstance(event, yaml.ScalarEvent) and event.anchor:
-            sizes[event.anchor] = 1

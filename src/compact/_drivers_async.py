@@ -1,0 +1,59 @@
+"""The driver for event loops: the same flow, the same results, without stopping the loop.
+
+Owns: `adrive`. Must never: decide anything, or do blocking work on the loop: stores and sync summarizers get a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ._asks import Ask
+from ._drivers import Flow, reply_of, typed
+from ._effects import Effect, Emit, Reply, Summarize, Wait
+from ._job import Outcome
+from ._policy import SummaryPolicy
+from .models import Summarizer, offline_summarizer
+
+__all__ = ["adrive"]
+
+
+async def adrive(
+    flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer, policy: SummaryPolicy
+) -> Outcome:
+    """Run a flow on the event loop; the requests of one batch are made side by side."""
+    answer: Any = None
+    try:
+        while True:
+            effect = flow.send(answer)
+            if isinstance(effect, Summarize):
+                chosen = offline_summarizer() if effect.offline else summarizer
+                answer = await asyncio.gather(*(_ask(chosen, ask, policy.timeout) for ask in effect.asks))
+            elif isinstance(effect, Wait):
+                await asyncio.sleep(effect.seconds)
+                answer = None
+            elif isinstance(effect, Emit):
+                answer = perform(effect)
+            else:
+                answer = await asyncio.to_thread(perform, effect)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()
+
+
+async def _ask(summarizer: Summarizer, ask: Ask, timeout: float) -> Reply:
+    started = time.perf_counter()
+    try:
+        if inspect.iscoroutinefunction(summarizer):
+            answer: Any = summarizer(ask)
+        else:
+            answer = await asyncio.wait_for(asyncio.to_thread(summarizer, ask), timeout)
+        if inspect.isawaitable(answer):
+            answer = await asyncio.wait_for(answer, timeout)
+        return reply_of(answer, started)
+    except Exception as error:
+        return Reply(error=typed(error, timeout), seconds=time.perf_counter() - started)

@@ -1,0 +1,399 @@
+"""The two kinds of host: one keeps what came back, the other passes its whole history again at every call."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from compact import Ask, CompactConfig, CompactManager
+from compact.testing import Recorder, ScriptedModel, chat
+
+LAYOUTS = ("layered", "in_place", "rolling")
+LONG = "s" + "utra" * 40
+
+
+class Note(BaseModel):
+    """A host's message as a Pydantic model: equal when its content is."""
+
+    role: str
+    content: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+
+
+class Plain:
+    """A host's message as a plain object: two of them are never equal, whatever they say."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.__dict__.update(fields)
+
+
+FORMS: dict[str, Callable[[list[dict[str, Any]]], list[Any]]] = {
+    "new list": list,
+    "deep copies": copy.deepcopy,
+    "JSON": lambda messages: json.loads(json.dumps(messages)),
+    "models": lambda messages: [Note(**message) for message in messages],
+    "objects": lambda messages: [Plain(message) for message in messages],
+}
+
+
+class Bench:
+    """A manager with a small window, whose summaries are numbered and whose events are kept."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.model = ScriptedModel(lambda ask: f"notes number {len(self.model.asks)}")
+        self.seen = Recorder()
+        policy = {"hard_cap_buffer": 100, **settings.pop("policy", {})}
+        defaults = {"max_context_tokens": 1500, "storage": {"adapter": "none"}}
+        config = CompactConfig(**{**defaults, **settings, "policy": policy})
+        self.manager = CompactManager(config, summarizer=self.model, sinks=[self.seen])
+
+    def send(self, messages: Sequence[Any], session_id: str = "s", **options: Any) -> list[Any]:
+        return list(self.manager.preflight(session_id, messages, **options))
+
+    @property
+    def folds(self) -> int:
+        return len(self.seen["pruned_messages"])
+
+
+def texts(messages: Iterable[Any]) -> list[str]:
+    """Each message as JSON, whatever object it is."""
+    return [json.dumps(m if isinstance(m, dict) else m.__dict__, sort_keys=True) for m in map(without_none, messages)]
+
+
+def without_none(message: Any) -> Any:
+    return message.model_dump(exclude_none=True) if isinstance(message, BaseModel) else message
+
+
+def summaries(messages: Iterable[Any]) -> list[str]:
+    return [text for text in texts(messages) if "<COMPACT-SUMMARY v" in text]
+
+
+def grow(
+    bench: Bench, history: list[dict[str, Any]], start: int = 2, form: str = "deep copies"
+) -> list[list[str]]:
+    """Pass a history that grows message by message, as fresh objects each time; returns what went out."""
+    return [texts(bench.send(FORMS[form](history[:size]))) for size in range(start, len(history) + 1)]
+
+
+def keep(bench: Bench, history: list[dict[str, Any]], start: int = 2) -> list[list[str]]:
+    """Keep what came back and append to it; returns what went out."""
+    mine: list[Any] = history[: start - 1]
+    outs = []
+    for message in history[start - 1 :]:
+        mine = bench.send([*mine, message])
+        outs.append(texts(mine))
+    return outs
+
+
+# -- the whole history again -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("form", FORMS)
+def test_one_call_per_fold_and_a_stable_prefix(form: str, layout: str) -> None:
+    """However the history is passed, each fold costs one call and between folds only the end of the list grows."""
+    policy = {"layout": layout, "token_threshold": 1100 if layout == "in_place" else None, "retention_window": 4}
+    bench = Bench(policy=policy, max_context_tokens=1500 if layout != "in_place" else 5000)
+    history = chat(LONG if layout != "in_place" else "s" + "utrtra" * 18)
+    before: list[str] = []
+    for size in range(2, len(history) + 1):
+        folds = bench.folds
+        now = texts(bench.send(FORMS[form](history[:size])))
+        if bench.folds == folds:
+            assert before == now[: len(before)]
+            assert len(before) < len(now)
+        before = now
+    assert bench.folds > 3
+    asked = sum("<COMPACT-SUMMARY v" in text for text in before) if layout == "in_place" else bench.folds
+    assert asked == len(bench.model.asks)
+    assert bench.folds == bench.manager.session("s").step
+
+
+def test_one_list_that_grows_in_place() -> None:
+    """A host that appends to one list and passes it again pays one call per fold, and its list is never touched."""
+    bench = Bench()
+    history = chat(LONG)
+    mine = history[:1]
+    before: list[str] = []
+    for message in history[1:]:
+        mine.append(message)
+        folds = bench.folds
+        now = texts(bench.send(mine))
+        assert bench.folds > folds or before == now[: len(before)]
+        before = now
+    assert bench.folds > 3
+    assert bench.folds == len(bench.model.asks)
+    assert all(mine[i] is history[i] for i in range(len(history)))
+    assert texts(chat(LONG)) == texts(mine)
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_both_kinds_of_host_send_the_same(layout: str, dialect: str) -> None:
+    """A host that keeps what came back and one that passes everything again send the same bytes at every call."""
+    policy = {"layout": layout, "token_threshold": 1100 if layout == "in_place" else None}
+    history = chat("s" + "utrtra" * 16 if dialect != "anthropic" else "utrtra" * 16, dialect=dialect)
+    one, other = (Bench(policy=policy, max_context_tokens=1500 if layout != "in_place" else 6000) for _ in range(2))
+    assert grow(one, history) == keep(other, history)
+    assert one.folds > 2
+    estimates = [[event.data["t_est"] for event in bench.seen["token_estimate"]] for bench in (one, other)]
+    assert estimates[0] == estimates[1]
+
+
+def test_a_host_that_changes_its_kind() -> None:
+    """From passing everything to keeping costs nothing; on the way back at most one call brings the summary along."""
+    steady, moody = Bench(), Bench()
+    history = chat(LONG)
+    mine: list[Any] = history[:1]
+    returns = 0
+    for size in range(2, len(history) + 1):
+        steady.send(copy.deepcopy(history[:size]))
+        keeps = size // 25 % 2 == 1
+        returns += size % 50 == 0
+        mine = moody.send([*mine, history[size - 1]] if keeps else copy.deepcopy(history[:size]))
+        assert texts(history[max(0, size - 5) : size]) == texts(mine[-5:])
+        assert len(summaries(mine)) == (1 if moody.folds else 0)
+    assert returns == 3
+    assert steady.folds <= len(moody.model.asks) <= steady.folds + returns
+    assert len(moody.model.asks) - 1 == sum(ask.previous is not None for ask in moody.model.asks)
+
+
+def test_a_fold_made_for_a_kept_list_is_found_by_a_full_one() -> None:
+    """A host that kept what came back once, and then passes its whole history again, gets the same fold for nothing."""
+    bench = Bench()
+    history = chat("s" + "ua" * 20)
+    kept = bench.send(copy.deepcopy(history[:31]))
+    assert 1 == bench.folds
+    kept = bench.send([*kept, history[31]])
+    assert texts(kept) == texts(bench.send(copy.deepcopy(history[:32])))
+    assert 1 == len(bench.model.asks)
+
+
+# -- edits -----------------------------------------------------------------------------------------------------------
+
+
+def folded(pattern: str = "s" + "ua" * 20, **settings: Any) -> tuple[Bench, list[dict[str, Any]], list[str]]:
+    """A bench, the whole history up to its first fold and one turn more, and what went out last."""
+    bench = Bench(**settings)
+    history = chat(pattern)
+    for size in range(2, len(history) + 1):
+        out = texts(bench.send(copy.deepcopy(history[:size])))
+        if bench.folds and size % 2 == 1 and bench.seen.names[-1] == "trigger_decision":
+            return bench, history[:size], out
+    raise AssertionError("no fold")
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_an_edited_last_message(in_place: bool) -> None:
+    """A host that rewrites its last message sends the new words, counted as new, and the fold before them stands."""
+    bench, history, _ = folded()
+    mine = copy.deepcopy(history)
+    bench.send(mine)
+    calls = len(bench.model.asks)
+    if in_place:
+        mine[-1]["content"] = "a new end " * 10
+    else:
+        mine = [*copy.deepcopy(history[:-1]), {"role": "assistant", "content": "a new end " * 10}]
+    out = bench.send(mine)
+    assert calls == len(bench.model.asks)
+    assert 1 == len(summaries(out))
+    assert mine[-1] == out[-1]
+    fresh = Bench(max_context_tokens=100_000)
+    fresh.send(out)
+    told = [b.seen["token_estimate"][-1].data["t_est"] for b in (bench, fresh)]
+    assert told[0] == told[1]
+
+
+def test_popped_messages() -> None:
+    """A host that takes its newest messages back still gets the summary of what it left alone."""
+    bench, history, out = folded()
+    calls = len(bench.model.asks)
+    assert out[:-2] == texts(bench.send(copy.deepcopy(history[:-2])))
+    again = [*copy.deepcopy(history[:-2]), {"role": "user", "content": "another way"}]
+    assert [*out[:-2], texts(again[-1:])[0]] == texts(bench.send(again))
+    assert calls == len(bench.model.asks)
+
+
+def test_a_rewind_to_before_the_fold() -> None:
+    """A host that goes back to before the fold gets its own messages, and no word from the future."""
+    bench, history, _ = folded()
+    early = copy.deepcopy(history[:9])
+    calls = len(bench.model.asks)
+    assert texts(early) == texts(bench.send(early))
+    assert calls == len(bench.model.asks)
+
+
+def test_a_kept_list_rewound_to_before_the_fold() -> None:
+    """A host that keeps what came back may take an older list out of its drawer: it goes out as it is."""
+    bench = Bench()
+    history = chat("s" + "ua" * 20)
+    drawer: list[list[Any]] = [history[:1]]
+    while not bench.folds:
+        drawer.append(bench.send([*drawer[-1], history[len(drawer)]]))
+    bench.send([*drawer[-1], *chat("u", first=90)])
+    for old in (drawer[5], drawer[0]):
+        assert texts(old) == texts(bench.send(old))
+    assert 1 == len(bench.model.asks)
+
+
+@pytest.mark.parametrize("layout", ["layered", "rolling"])
+def test_an_edited_old_message_never_meets_its_old_summary(layout: str) -> None:
+    """When a folded message has changed, the summary of what it was is not sent, and the new one reads the new words."""
+    bench, history, out = folded(policy={"layout": layout})
+    (stale,) = summaries(json.loads(text) for text in out)
+    edited = copy.deepcopy(history)
+    edited[2]["content"] = "the plan is quite another one now"
+    now = texts(bench.send(edited))
+    assert stale not in now
+    told = " ".join(m.text for m in bench.model.asks[-1].source)
+    assert ("the plan is quite another one now" in told) or (texts(edited) == now)
+    assert bench.model.asks[-1].previous is None
+
+
+def test_an_old_message_edited_in_place() -> None:
+    """An edit far back in the same list is seen at the latest when the next fold is planned."""
+    bench = Bench()
+    mine = chat("sua")
+    for message in chat("ua" * 30, first=3):
+        mine.append(message)
+        bench.send(mine)
+        if bench.folds == 1:
+            mine[2]["content"] = "the plan is quite another one now"
+        if bench.folds == 2:
+            break
+    ask = bench.model.asks[-1]
+    assert "the plan is quite another one now" in " ".join(m.text for m in ask.source)
+    assert ask.previous is None
+
+
+def test_a_branch_and_the_way_back() -> None:
+    """Two branches of one session each keep their own fold: going to and fro costs no call and mixes nothing."""
+    bench = Bench()
+    trunk = chat("s" + "ua" * 4)
+    branches = [[*trunk, *chat("ua" * 14, first=first)] for first in (100, 200)]
+    outs = [texts(bench.send(copy.deepcopy(branch))) for branch in branches]
+    calls = len(bench.model.asks)
+    assert 2 == calls
+    for _ in range(3):
+        assert outs == [texts(bench.send(copy.deepcopy(branch))) for branch in branches]
+    assert calls == len(bench.model.asks)
+    assert all(ask.previous is None for ask in bench.model.asks)
+    first, second = (" ".join(m.text for m in ask.source) for ask in bench.model.asks)
+    assert ("u100" in first, "u200" in first, "u100" in second, "u200" in second) == (True, False, False, True)
+
+
+# -- late answers ----------------------------------------------------------------------------------------------------
+
+
+def orphans(messages: Sequence[dict[str, Any]]) -> list[str]:
+    """What chat completions rejects: results that do not follow their call, and calls the talk went on without."""
+    wrong: list[str] = []
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            id = message["tool_call_id"]
+            wrong += [] if id in waiting else [f"orphan {id}"]
+            waiting = [other for other in waiting if other != id]
+        else:
+            wrong += [f"unanswered {id}" for id in waiting]
+            waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    return wrong
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("host", [grow, keep])
+def test_a_late_answer(host: Callable[..., list[list[str]]], layout: str) -> None:
+    """A result that comes after its call was folded leaves as a list the provider takes, now and after later folds."""
+    settings: dict[str, Any] = {"layout": layout, "token_threshold": 700 if layout == "in_place" else None}
+    bench = Bench(policy=settings, max_context_tokens=1500 if layout != "in_place" else 6000)
+    history = chat("sut" + "ua" * 15 + "aaaaaauaaaa" * (layout == "in_place"))
+    answer = {"role": "tool", "tool_call_id": "call_2_0", "content": "the answer that came late"}
+    after = [answer, *chat("ua" * 20 + "aaaauaaaaaaaaa" * (layout == "in_place"), first=200)]
+    outs = [[json.loads(text) for text in out] for out in host(bench, [*history, *after])]
+    asked = next(i for i, event in enumerate(outs) if summaries(event))
+    assert bench.folds > 1
+    assert asked < len(history)
+    late = outs[len(history) - 1 :]
+    assert [[]] * len(late) == [orphans(out) for out in late]
+    assert "the answer that came late" in json.dumps(late[0])
+
+
+# -- restarts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("S16")
+@pytest.mark.parametrize("layout", ["layered", "rolling"])
+def test_a_new_manager_knows_a_kept_summary(layout: str) -> None:
+    """After a restart the summary in the host's list is still ours: merged, one left, version up by one each time."""
+    history = chat(LONG)
+    mine: list[Any] = history[:1]
+    versions: list[int] = []
+    asks: list[Ask] = []
+    for message in history[1:]:
+        bench = Bench(storage={"adapter": "fs"}, policy={"layout": layout})
+        mine = json.loads(json.dumps(bench.send([*mine, message])))
+        found = summaries(mine)
+        assert len(found) == (1 if versions or bench.folds else 0)
+        if bench.folds:
+            versions.append(int(found[0].partition("<COMPACT-SUMMARY v")[2].partition(">")[0]))
+            asks += bench.model.asks
+        bench.manager.close()
+    assert list(range(1, len(versions) + 1)) == versions
+    assert len(versions) > 3
+    assert [None, *["notes number 1"] * (len(versions) - 1)] == [ask.previous for ask in asks]
+
+
+@pytest.mark.parametrize("form", ["deep copies", "models", "objects"])
+def test_a_new_manager_replays_folds(form: str) -> None:
+    """After a restart a host that passes its whole history gets the same list as before, and pays nothing for it."""
+    history = chat(LONG)
+    steady, first = Bench(), Bench(storage={"adapter": "fs"})
+    wanted = grow(steady, history, form=form)
+    assert wanted[:98] == grow(first, history[:99], form=form)
+    first.manager.close()
+    second = Bench(storage={"adapter": "fs"})
+    assert wanted[97] == texts(second.send(FORMS[form](history[:99])))
+    assert [] == second.model.asks
+    sizes = [len(out) for out in grow(second, history, start=100, form=form)]
+    assert [len(out) for out in wanted[98:]] == sizes
+    assert len(steady.model.asks) == len(first.model.asks) + len(second.model.asks)
+
+
+@pytest.mark.parametrize("adapter", ["fs", "none"])
+def test_a_session_that_gave_way_comes_back(adapter: str) -> None:
+    """After hundreds of other sessions the first one still has its fold: no new call, the same list."""
+    bench = Bench(storage={"adapter": adapter})
+    history = chat("s" + "ua" * 20)
+    out = texts(bench.send(copy.deepcopy(history), "first"))
+    assert 1 == bench.folds
+    short = chat("ua", words=3)
+    for number in range(600):
+        bench.send(short, f"other-{number}")
+    assert out == texts(bench.send(copy.deepcopy(history), "first"))
+    assert 1 == len(bench.model.asks)
+    assert (1, 1) == (bench.manager.session("first").step, bench.manager.session("first").version)
+
+
+# -- another model ---------------------------------------------------------------------------------------------------
+
+
+def test_a_switch_to_a_smaller_model_and_back() -> None:
+    """A smaller model makes the same history fold before it is called; back at the larger one the fold stands."""
+    bench = Bench(model="gpt-4o", max_context_tokens=None, policy={"hard_cap_buffer": 1500})
+    history = chat("s" + "ua" * 90, words=60)
+    assert texts(history) == texts(bench.send(history))
+    small = bench.send(history, model="gpt-4")
+    assert 1 == bench.folds
+    assert bench.seen["pruned_messages"][-1].data["tokens_after"] <= 8192 - 1500
+    assert texts(small) == texts(bench.send(copy.deepcopy(history)))
+    assert 1 == len(bench.model.asks)
+    fresh = Bench(model="gpt-4o", max_context_tokens=None)
+    fresh.send(small)
+    told = [b.seen["token_estimate"][-1].data["t_est"] for b in (bench, fresh)]
+    assert told[0] == told[1]
