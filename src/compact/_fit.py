@@ -8,7 +8,7 @@ Rules, in this order:
    `rolling` gives up one round at a time; `in_place` folds only as many runs as reach the target.
 3. Then the floor: the newest user message and the newest block.
 4. Over budget even so: the largest kept tool outputs are clipped, unless `oversized` says raise.
-5. Then the summary gets less room, down to none.
+5. Then the summary gets less room, down to none; one that carries an earlier summary on needs `least`.
 6. Then `InsufficientBudget`, with the sum. The pressure belongs to this call alone.
 """
 
@@ -37,6 +37,8 @@ class Room:
     budget: int
     allowance: int
     """What one summary may cost, its marker and its message included."""
+    least: int = 0
+    """What a summary costs that says anything at all."""
     target: int = 0
     """Where a layout of several folds may stop; 0 asks for all of them."""
 
@@ -77,8 +79,8 @@ def fit(history: History, policy: Policy, layout: Layout, room: Room) -> Fitted:
         bare = estimate(history, plan, replace(room, allowance=0))
         room = replace(room, allowance=max(0, room.budget - bare) // len(plan.folds))
     cost = estimate(history, plan, room)
-    if cost > room.budget:
-        raise _insufficient(history, policy, plan, cost, room)
+    if cost > room.budget or (room.allowance < room.least and history.summaries & plan.folded):
+        raise _insufficient(history, policy, plan, room)
     return Fitted(plan, pressed, room, cost)
 
 
@@ -177,10 +179,12 @@ def _clip(history: History, plan: Plan, room: Room) -> Plan:
     return clipped
 
 
-def _insufficient(history: History, policy: Policy, plan: Plan, cost: int, room: Room) -> InsufficientBudget:
+def _insufficient(history: History, policy: Policy, plan: Plan, room: Room) -> InsufficientBudget:
     """Name what does not fit, by how much, and what would help."""
     pinned = history.cost(sorted(history.pinned))
-    summary = sum(min(room.allowance, history.cost(fold.indices)) for fold in plan.folds)
+    needed = max(room.allowance, room.least if history.summaries & plan.folded else 0)
+    summary = sum(min(needed, history.cost(fold.indices)) for fold in plan.folds)
+    cost = estimate(history, plan, replace(room, allowance=needed))
     rest = cost - room.fixed - pinned - summary
     parts = f"tools and fixed parts {room.fixed:,} + pinned {pinned:,} + summary {summary:,} + what must stay {rest:,}"
     if pinned + room.fixed > room.budget:

@@ -28,9 +28,6 @@ from .errors import ArchiveError, BadSummary, CompactError, InsufficientBudget, 
 
 __all__ = ["flow", "plan_for"]
 
-SMALLEST_SUMMARY = 16
-"""Fewer tokens than this say nothing: a fold that leaves its summary less room is not worth making."""
-
 
 def flow(job: Job) -> Generator[Effect, Any, Outcome]:
     """Judge one call and, when a fold is due, carry it out."""
@@ -55,8 +52,7 @@ def plan_for(job: Job, decision: Decision, history: History) -> Fitted:
     room = fitted.room
     if job.squeeze and fitted.plan.folds:
         room = replace(room, allowance=min(job.summary.max_tokens, room.allowance + room.budget - fitted.cost))
-    least = job.envelope_cost() + SMALLEST_SUMMARY
-    worth = [fold for fold in fitted.plan.folds if min(room.allowance, history.cost(fold.indices)) > least]
+    worth = [fold for fold in fitted.plan.folds if min(room.allowance, history.cost(fold.indices)) > room.least]
     gentler = fitted.plan.only(worth)
     plan = gentler if estimate(history, gentler, room) <= room.budget else fitted.plan
     return replace(fitted, plan=plan, room=room)
@@ -147,21 +143,29 @@ def _summaries(
     machine, count = job.session.machine, job.reader.tally.count
     machine.enter("compacting")
     requests = [_request(job, history, fold, room) for fold in plan.folds]
-    if room.allowance < job.envelope_cost() + SMALLEST_SUMMARY:
+    if room.allowance < room.least:
         left = BadSummary(f"{room.allowance:,} tokens are left for a summary, too few to say anything")
         yield failed(left, "pruning-only")
         return [None] * len(requests), "pruning-only"
     bodies, fallback = yield from summarize(
         requests, job.summary, machine, on_failure=job.policy.on_failure, offline=job.offline
     )
-    limit = job.summary.context_max_tokens
-    if job.policy.layout == "rolling" and bodies[0] and count(bodies[0]) > limit:
-        ask = replace(requests[0][0], source=(), positions=(), previous=bodies[0], max_tokens=limit)
-        shrunk, _ = yield from summarize(
-            [(ask, count(bodies[0]))], job.summary, machine, on_failure="prune", offline=job.offline
-        )
-        bodies = [shrunk[0] or bodies[0]]
+    for number, (ask, _) in enumerate(requests):
+        body, limit = bodies[number], job.summary.context_max_tokens
+        if body is None and ask.previous is not None and count(ask.previous) > ask.max_tokens:
+            # Pruning only: the earlier summary stays as it stands, unless it would not fit.
+            bodies[number] = yield from _shrunk(job, ask, ask.previous, ask.max_tokens, offline=True)
+        elif body is not None and job.policy.layout == "rolling" and count(body) > limit:
+            bodies[number] = (yield from _shrunk(job, ask, body, limit, offline=job.offline)) or body
     return bodies, fallback
+
+
+def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Generator[Effect, Any, str | None]:
+    """The same notes in fewer tokens, or None."""
+    shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit)
+    request = shrink, job.reader.tally.count(notes)
+    bodies, _ = yield from summarize([request], job.summary, job.session.machine, on_failure="prune", offline=offline)
+    return bodies[0]
 
 
 def _request(job: Job, history: History, fold: Fold, room: Room) -> Request:

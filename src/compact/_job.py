@@ -21,6 +21,9 @@ from ._trigger import Counters, Decision, Lines
 
 __all__ = ["Job", "Outcome"]
 
+SMALLEST_SUMMARY = 16
+"""Fewer tokens than this say nothing: a fold that leaves its summary less room is not worth making."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -58,7 +61,8 @@ class Job:
         trigger, budget = int(self.lines.trigger / self.factor), int(self.lines.budget / self.factor)
         free = max(0, trigger - fixed - history.cost(sorted(history.pinned)))
         target = 0 if self.forced else int(self.policy.target_pct * (decision.line or 0) / self.factor)
-        return Room(fixed, trigger, budget, min(self.summary.max_tokens, free // 4), target)
+        least = self.envelope_cost() + SMALLEST_SUMMARY
+        return Room(fixed, trigger, budget, min(self.summary.max_tokens, free // 4), least, target)
 
     def envelope_cost(self) -> int:
         """What a summary costs besides its body."""

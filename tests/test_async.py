@@ -1,0 +1,317 @@
+"""Async hosts: the same results and events as sync ones, in order, without stopping the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from compact import Ask, CompactConfig, CompactError, CompactManager
+from compact.errors import ContentFilter, ManagerClosed, ModelUnavailable, SummaryTimeout, TokenLimitExceeded
+from compact.testing import Recorder, ScriptedModel, chat
+
+SCRIPTS: dict[str, tuple[Any, ...]] = {
+    "good": ("goal: ship it",),
+    "unreachable": (ModelUnavailable("nobody there"),),
+    "unreachable once": (ModelUnavailable("nobody there"), "goal: ship it"),
+    "slow": (SummaryTimeout("too slow"), "goal: ship it"),
+    "refused": (ContentFilter("no"),),
+    "refused once": (ContentFilter("no"), "goal: ship it"),
+    "too small": (TokenLimitExceeded("too much to read"),),
+    "too long": ("word " * 5000,),
+    "too long once": ("word " * 5000, "goal: ship it"),
+    "empty": ("",),
+    "broken": (ValueError("a bug of its own"),),
+}
+
+
+def manager_for(summarizer: Any, recorder: Recorder | None = None, **settings: Any) -> CompactManager:
+    """A manager with a small window that archives nothing unless told so and does not retry."""
+    policy = {"hard_cap_buffer": 100, **settings.pop("policy", {})}
+    summary = {"max_retries": 0, **settings.pop("summary", {})}
+    defaults = {"max_context_tokens": 1500, "storage": {"adapter": "none"}}
+    config = CompactConfig(**{**defaults, **settings}, policy=policy, summary=summary)
+    return CompactManager(config, summarizer=summarizer, sinks=[recorder] if recorder else [])
+
+
+def told(recorder: Recorder) -> list[tuple[Any, ...]]:
+    """The events without their times."""
+    return [(e.name, e.session_id, e.step, e.status, dict(e.data)) for e in recorder]
+
+
+async def outcome(call: Callable[[], Any]) -> Any:
+    """What a call gives, awaited if need be, or the error it raises."""
+    try:
+        result = call()
+        return await result if isinstance(result, Awaitable) else result
+    except CompactError as error:
+        return type(error), str(error)
+
+
+# -- the same as sync ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_failure", ["prune", "extract", "raise"])
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("layout", ["layered", "in_place", "rolling"])
+def test_the_same_results_and_events(layout: str, script: str, on_failure: str) -> None:
+    """Whatever the summarizer does, `apreflight` and `amanual_compact` give what their sync twins give."""
+    history = chat("s" + "utrtra" * 12)
+    threshold = 1100 if layout == "in_place" else None
+    policy = {"layout": layout, "on_failure": on_failure, "token_threshold": threshold, "retention_window": 3}
+    settings: dict[str, Any] = {"policy": policy, "max_context_tokens": 8000 if layout == "in_place" else 1500}
+    seen = [Recorder(), Recorder()]
+
+    def sync() -> list[Any]:
+        manager = manager_for(ScriptedModel(*SCRIPTS[script]), seen[0], **settings)
+        mine, outs = history[:1], []
+        for size in range(2, len(history), 5):
+            step = asyncio.run(outcome(lambda m=[*mine, *history[len(mine) : size]]: manager.preflight("s", m)))
+            outs.append(step)
+            mine = history[:size]
+        outs.append(asyncio.run(outcome(lambda: manager.manual_compact("s", history, note="by hand"))))
+        return outs
+
+    async def other() -> list[Any]:
+        manager = manager_for(ScriptedModel(*SCRIPTS[script]), seen[1], **settings)
+        mine, outs = history[:1], []
+        for size in range(2, len(history), 5):
+            outs.append(await outcome(lambda m=[*mine, *history[len(mine) : size]]: manager.apreflight("s", m)))
+            mine = history[:size]
+        outs.append(await outcome(lambda: manager.amanual_compact("s", history, note="by hand")))
+        return outs
+
+    assert sync() == asyncio.run(other())
+    assert told(seen[0]) == told(seen[1])
+    assert any(e.data["triggered"] for e in seen[0]["trigger_decision"])
+
+
+def test_the_same_archive(tmp_path: Any) -> None:
+    """Both write the same files with the same content, times aside."""
+    history = chat("s" + "ua" * 20)
+    written = []
+    for kind in ("sync", "async"):
+        storage = {"adapter": "fs", "path": str(tmp_path / kind)}
+        with manager_for(ScriptedModel("goal: ship it"), storage=storage) as manager:
+            if kind == "sync":
+                manager.preflight("s", history)
+            else:
+                asyncio.run(manager.apreflight("s", history))
+        files = sorted((tmp_path / kind).rglob("*.json*"))
+        written.append({f.name: f.read_bytes() for f in files if f.name != "events.jsonl"})
+        assert "events.jsonl" in [f.name for f in files]
+    assert ["summary-001.json", "transcript-pre-compact-001.jsonl"] == list(written[0])
+    assert written[0] == written[1]
+
+
+# -- kinds of summarizers --------------------------------------------------------------------------------------------
+
+
+async def _later(ask: Ask) -> str:
+    await asyncio.sleep(0)
+    return "goal: ship it"
+
+
+class _Callable:
+    async def __call__(self, ask: Ask) -> str:
+        return await _later(ask)
+
+
+KINDS: dict[str, Callable[[Ask], Any]] = {
+    "sync": lambda ask: "goal: ship it",
+    "async": _later,
+    "sync that gives an awaitable": lambda ask: _later(ask),
+    "async object": _Callable(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["preflight", "apreflight"])
+def test_any_kind_of_summarizer_works_both_ways(how: str, kind: str) -> None:
+    """Sync and async summarizers serve sync and async hosts alike."""
+    manager = manager_for(KINDS[kind])
+    history = chat("s" + "ua" * 20)
+    if how == "preflight":
+        out = manager.preflight("s", history)
+    else:
+        out = asyncio.run(manager.apreflight("s", history))
+    assert "<COMPACT-SUMMARY v1>\ngoal: ship it\n</COMPACT-SUMMARY>" == out[1]["content"]
+
+
+def test_an_async_summarizer_in_a_sync_call_on_the_loop() -> None:
+    """It cannot be awaited there: the caller is told to use `apreflight`, and nothing is lost silently."""
+    seen = Recorder()
+    manager = manager_for(_later, seen)
+
+    async def host() -> None:
+        manager.preflight("s", chat("s" + "ua" * 20))
+
+    with pytest.raises(CompactError, match="apreflight"):
+        asyncio.run(host())
+
+
+# -- cancelling ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adapter", ["none", "fs"])
+def test_cancelled_while_summarizing(adapter: str) -> None:
+    """A cancelled fold has not happened: the list is untouched, the fold still needed, and the next call makes it."""
+
+    async def host() -> None:
+        asked, never = asyncio.Event(), asyncio.Event()
+
+        async def hangs_once(ask: Ask) -> str:
+            if not asked.is_set():
+                asked.set()
+                await never.wait()
+            return "goal: ship it"
+
+        manager = manager_for(hangs_once, storage={"adapter": adapter})
+        history = chat("s" + "ua" * 20)
+        before = copy.deepcopy(history)
+        task = asyncio.create_task(manager.apreflight("s", history))
+        await asked.wait()
+        assert ("in_progress", "compacting", "in_progress") == states(manager)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert before == history
+        assert ("needed", "idle", "idle") == states(manager)
+        assert () == manager.session("s").folds
+        out = await asyncio.wait_for(manager.apreflight("s", history), 10)
+        assert "<COMPACT-SUMMARY v1>" in out[1]["content"]
+        assert ("completed", "idle", "idle") == states(manager)
+        assert before == history
+        if adapter == "fs":
+            assert before == manager.restore("s")
+
+    asyncio.run(host())
+
+
+def states(manager: CompactManager) -> tuple[str, str, str]:
+    view = manager.session("s")
+    return view.state, view.phase, view.summary_state
+
+
+def test_cancelled_while_waiting_for_a_turn() -> None:
+    """A task that gives up in the queue does not take the turn of those behind it."""
+
+    async def host() -> None:
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def waits(ask: Ask) -> str:
+            asked.set()
+            await go.wait()
+            return "goal: ship it"
+
+        manager = manager_for(waits)
+        history = chat("s" + "ua" * 20)
+        first = asyncio.create_task(manager.apreflight("s", history))
+        await asked.wait()
+        second = asyncio.create_task(manager.apreflight("s", list(history)))
+        third = asyncio.create_task(manager.apreflight("s", list(history)))
+        await asyncio.sleep(0.01)
+        second.cancel()
+        await asyncio.sleep(0)
+        go.set()
+        outs = await asyncio.wait_for(asyncio.gather(first, third), 10)
+        assert outs[0] == outs[1]
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert 1 == manager.session("s").step
+
+    asyncio.run(host())
+
+
+# -- many at once ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_fifty_tasks_on_one_session(warm: bool) -> None:
+    """They are served in the order they came, and each fold has the next step."""
+
+    async def host() -> tuple[list[str], list[int]]:
+        order: list[str] = []
+
+        async def summarizer(ask: Ask) -> str:
+            order.append(ask.source[0].text.split()[0])
+            await asyncio.sleep(0)
+            return f"goal: number {len(order)}"
+
+        seen = Recorder()
+        manager = manager_for(summarizer, seen)
+        if warm:
+            await manager.apreflight("s", chat("u"))
+        lists = [chat("ua" * 20, first=1000 * (number + 1)) for number in range(50)]
+        await asyncio.gather(*(manager.amanual_compact("s", messages) for messages in lists))
+        assert [fold.step for fold in manager.session("s").folds] == list(range(1, 51))
+        return order, [event.step for event in seen["pruned_messages"]]
+
+    order, steps = asyncio.run(host())
+    assert [f"(u{1000 * (number + 1)})" for number in range(50)] == order
+    assert sorted(set(steps)) == sorted(steps)
+
+
+def test_the_loop_runs_on_while_a_sync_summarizer_works() -> None:
+    """A summarizer that blocks its thread until the loop has done something else gets its answer out."""
+
+    async def host() -> Any:
+        asked, moved = threading.Event(), threading.Event()
+
+        def blocks(ask: Ask) -> str:
+            asked.set()
+            return "goal: ship it" if moved.wait(10) else "the loop stood still"
+
+        manager = manager_for(blocks)
+        task = asyncio.create_task(manager.apreflight("s", chat("s" + "ua" * 20)))
+        while not asked.is_set():
+            await asyncio.sleep(0.001)
+        other = await manager.apreflight("another session", chat("ua"))
+        assert chat("ua") == other
+        moved.set()
+        return await task
+
+    assert "goal: ship it" in asyncio.run(host())[1]["content"]
+
+
+def test_tasks_and_threads_share_a_session() -> None:
+    """A thread that folds makes a task wait without stopping its loop, and both see one history of steps."""
+    asked, go = threading.Event(), threading.Event()
+
+    def waits(ask: Ask) -> str:
+        asked.set()
+        go.wait(10)
+        return "goal: ship it"
+
+    manager = manager_for(waits)
+    history = chat("s" + "ua" * 20)
+    outs: list[Any] = []
+    thread = threading.Thread(target=lambda: outs.append(manager.preflight("s", history)))
+    thread.start()
+    asked.wait(10)
+
+    async def host() -> Any:
+        task = asyncio.create_task(manager.apreflight("s", list(history)))
+        for _ in range(5):
+            await asyncio.sleep(0.001)
+        assert not task.done()
+        go.set()
+        return await asyncio.wait_for(task, 10)
+
+    outs.append(asyncio.run(host()))
+    thread.join()
+    assert outs[0] == outs[1]
+    assert 1 == manager.session("s").step
+
+
+def test_closed() -> None:
+    """The async verbs refuse to work after `close()` too."""
+    manager = manager_for(ScriptedModel())
+    manager.close()
+    for call in (manager.apreflight, manager.amanual_compact):
+        with pytest.raises(ManagerClosed):
+            asyncio.run(call("s", chat("ua")))
