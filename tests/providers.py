@@ -15,7 +15,7 @@ each result one call. A call may wait for its result as long as nothing but othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 __all__ = ["problems"]
@@ -67,9 +67,8 @@ def _responses(items: Items) -> Iterator[str]:
     for at in sorted(at for stack in waiting.values() for at in stack):
         if at < newest_step or at < last_word:
             yield f"item {at} is a call that is never answered"
-    for (at, item), (_, after) in zip(spoken, [*spoken[1:], (0, {"role": "user"})], strict=True):
-        follows = after.get("type", "message") != "function_call_output" and after.get("role") != "user"
-        if item.get("type") == "reasoning" and not follows:
+    for (at, item), (_, after) in pairwise([*spoken, (0, {"role": "user"})]):
+        if item.get("type") == "reasoning" and (_is_output(after) or after.get("role") == "user"):
             yield f"item {at} is reasoning that leads to nothing"
 
 
@@ -91,7 +90,8 @@ def _anthropic(messages: Items) -> Iterator[str]:
     if spoken[0][1]["role"] != "user":
         yield f"message {spoken[0][0]} comes first and is not a user's"
     for at, message in spoken:
-        if not _blocks(message) or any(block["type"] == "text" and not block["text"].strip() for block in _blocks(message)):
+        texts = [block["text"] for block in _blocks(message) if block["type"] == "text"]
+        if not _blocks(message) or not all(text.strip() for text in texts):
             yield f"message {at} has nothing in it, or an empty text"
     asked: list[str] = []
     step = 0

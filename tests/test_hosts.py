@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from providers import problems
 from pydantic import BaseModel
 
 from compact import Ask, CompactConfig, CompactManager
@@ -291,21 +292,6 @@ def test_a_branch_and_the_way_back() -> None:
 # -- late answers ----------------------------------------------------------------------------------------------------
 
 
-def orphans(messages: Sequence[dict[str, Any]]) -> list[str]:
-    """What chat completions rejects: results that do not follow their call, and calls the talk went on without."""
-    wrong: list[str] = []
-    waiting: list[str] = []
-    for message in messages:
-        if message["role"] == "tool":
-            id = message["tool_call_id"]
-            wrong += [] if id in waiting else [f"orphan {id}"]
-            waiting = [other for other in waiting if other != id]
-        else:
-            wrong += [f"unanswered {id}" for id in waiting]
-            waiting = [call["id"] for call in message.get("tool_calls") or ()]
-    return wrong
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("host", [grow, keep])
 def test_a_late_answer(host: Callable[..., list[list[str]]], layout: str) -> None:
@@ -320,7 +306,7 @@ def test_a_late_answer(host: Callable[..., list[list[str]]], layout: str) -> Non
     assert bench.folds > 1
     assert asked < len(history)
     late = outs[len(history) - 1 :]
-    assert [[]] * len(late) == [orphans(out) for out in late]
+    assert [[]] * len(late) == [problems("openai-chat", out) for out in late]
     assert "the answer that came late" in json.dumps(late[0])
 
 
@@ -527,5 +513,5 @@ def test_a_late_answer_after_a_restart(host: Callable[..., list[list[str]]]) -> 
     answer = {"role": "tool", "tool_call_id": "call_2_0", "content": "the answer that came late"}
     second = Bench(storage={"adapter": "fs"})
     after = second.send([*(history if host is grow else map(json.loads, out)), answer])
-    assert [] == orphans(after)
+    assert [] == problems("openai-chat", after)
     assert "the answer that came late" in json.dumps(after)

@@ -16,7 +16,6 @@ from ._laws import FoldCase, broken_law
 from ._messages import History
 from ._plan import Clip, Fold, Plan
 from ._splice import Piece, shorten, splice
-from ._trigger import Decision
 from .errors import LawViolation
 
 __all__ = ["carry_out"]
@@ -24,7 +23,6 @@ __all__ = ["carry_out"]
 
 def carry_out(
     job: Job,
-    decision: Decision,
     history: History,
     raws: Sequence[Any],
     entries: Sequence[Entry],
@@ -56,9 +54,8 @@ def carry_out(
         return LawViolation(law.id, wrong)
     total = room.fixed + after.total
     return Outcome(
-        decision,
-        plan,
         changed=True,
+        plan=plan,
         history=history,
         raws=[piece.raw for piece, _ in made],
         entries=[entry for _, entry in made],

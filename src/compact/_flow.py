@@ -23,7 +23,6 @@ from ._layouts import LAYOUTS
 from ._messages import History
 from ._plan import Fold, Layout, Plan
 from ._reports import cannot_fit, decided, estimated, pruned
-from ._trigger import Decision, decide
 from .errors import ArchiveError, BadSummary, CompactError, InsufficientBudget, LawViolation, ModelUnavailable
 
 __all__ = ["flow", "plan_for"]
@@ -33,22 +32,21 @@ def flow(job: Job) -> Generator[Effect, Any, Outcome]:
     """Judge one call and, when a fold is due, carry it out."""
     machine = job.session.machine
     yield estimated(job)
-    decision = decide(job.usage, job.counters, job.policy, job.lines, forced=job.forced)
-    machine.need(bool(decision))
-    if not decision:
-        yield decided(job, decision, "below every threshold")
-        return Outcome(decision)
+    machine.need(bool(job.decision))
+    if not job.decision:
+        yield decided(job, "below every threshold")
+        return Outcome()
     try:
-        return (yield from _fold(job, decision))
+        return (yield from _fold(job))
     finally:
         machine.rest()
 
 
-def plan_for(job: Job, decision: Decision, history: History) -> Fitted:
+def plan_for(job: Job, history: History) -> Fitted:
     """The plan a fold would carry out now; raises `InsufficientBudget` when none fits."""
     layout = job.policy.layout
     chosen: Layout = LAYOUTS[layout] if isinstance(layout, str) else layout
-    fitted = fit(history, job.policy, chosen, job.room(history, decision))
+    fitted = fit(history, job.policy, chosen, job.room(history))
     room = fitted.room
     if job.squeeze and fitted.plan.folds:
         room = replace(room, allowance=min(job.summary.max_tokens, room.allowance + room.budget - fitted.cost))
@@ -58,16 +56,16 @@ def plan_for(job: Job, decision: Decision, history: History) -> Fitted:
     return replace(fitted, plan=plan, room=room)
 
 
-def _fold(job: Job, decision: Decision) -> Generator[Effect, Any, Outcome]:
+def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     session, machine = job.session, job.session.machine
     machine.to("in_progress")
     machine.enter("selecting")
     raws, entries = job.outgoing()
     history = job.history(entries)
     try:
-        fitted = plan_for(job, decision, history)
+        fitted = plan_for(job, history)
     except InsufficientBudget as error:
-        yield decided(job, decision, "nothing fits")
+        yield decided(job, "nothing fits")
         yield failed(error, "none")
         raise
     room = fitted.room
@@ -79,18 +77,18 @@ def _fold(job: Job, decision: Decision) -> Generator[Effect, Any, Outcome]:
     if fitted.plan.changes and job.before_fold is not None:
         plan = job.before_fold(fitted.plan)
     if plan is None or not plan.changes or _too_little(job, history, plan, room):
-        yield decided(job, decision, "skipped by before_fold" if plan is None else "nothing new to fold")
-        return _unchanged(job, decision, None)
+        yield decided(job, "skipped by before_fold" if plan is None else "nothing new to fold")
+        return _unchanged(job, None)
     asked = tuple(history.positions[i] for i in sorted(plan.folded))
     if session.failed_at == asked:
-        yield decided(job, decision, "failed before, and nothing new to fold")
-        return _unchanged(job, decision, BadSummary("this fold failed before, and there is nothing new to fold"))
-    yield decided(job, decision, None, plan, history)
+        yield decided(job, "failed before, and nothing new to fold")
+        return _unchanged(job, BadSummary("this fold failed before, and there is nothing new to fold"))
+    yield decided(job, None, plan, history)
 
     step = yield SaveTranscript(raws)
     if isinstance(step, ArchiveError):
         yield failed(step, "unchanged")
-        return _unchanged(job, decision, step)
+        return _unchanged(job, step)
 
     bodies, fallback = yield from _summaries(job, history, plan, room)
     if fallback == "raise":
@@ -98,18 +96,18 @@ def _fold(job: Job, decision: Decision) -> Generator[Effect, Any, Outcome]:
         raise ModelUnavailable("no usable summary could be had, and policy.on_failure is 'raise'; see compact.error")
 
     machine.enter("replacing")
-    outcome = carry_out(job, decision, history, raws, entries, plan, bodies, step, room)
+    outcome = carry_out(job, history, raws, entries, plan, bodies, step, room)
     if isinstance(outcome, LawViolation):
         session.failed_at = asked
         yield failed(outcome, "unchanged")
-        return _unchanged(job, decision, outcome)
+        return _unchanged(job, outcome)
     outcome = replace(outcome, fallback=fallback)
     if outcome.repairs:
         yield warning("repaired_history", "low", "; ".join(outcome.repairs))
     acknowledged = yield SaveSummary(outcome)
     if isinstance(acknowledged, ArchiveError):
         yield failed(acknowledged, "unchanged")
-        return _unchanged(job, decision, acknowledged)
+        return _unchanged(job, acknowledged)
 
     yield pruned(job, outcome, plan, history)
     session.pressed = not outcome.below_trigger
@@ -127,11 +125,11 @@ def _too_little(job: Job, history: History, plan: Plan, room: Room) -> bool:
     return fresh < max(room.allowance, room.trigger // 20)
 
 
-def _unchanged(job: Job, decision: Decision, error: CompactError | None) -> Outcome:
+def _unchanged(job: Job, error: CompactError | None) -> Outcome:
     """The list goes out as it came, unless it is over budget or failures are to be raised."""
     if error is not None and (job.usage.total > job.lines.budget or job.policy.on_failure == "raise"):
         raise error
-    return Outcome(decision)
+    return Outcome()
 
 
 def _summaries(

@@ -17,7 +17,7 @@ from ._meter import Usage
 from ._plan import Plan
 from ._policy import Policy, SummaryPolicy
 from ._session import Session
-from ._trigger import Counters, Decision, Lines
+from ._trigger import Decision, Lines
 
 __all__ = ["Job", "Outcome"]
 
@@ -38,12 +38,11 @@ class Job:
     policy: Policy
     summary: SummaryPolicy
     lines: Lines
-    usage: Usage
-    counters: Counters
+    decision: Decision
     outgoing: Callable[[], tuple[list[Any], list[Entry]]]
     factor: float = 1.0
-    forced: str | None = None
-    """A reason that needs no threshold: a manual fold, a provider's overflow."""
+    forced: bool = False
+    """Whether the fold was asked for, not due: by a person, or by a provider's overflow."""
     note: str | None = None
     offline: bool = False
     squeeze: bool = False
@@ -55,12 +54,17 @@ class Job:
         """The list that would go out, as the core sees it."""
         return self.session.history(entries, self.policy.roles_never_prune)
 
-    def room(self, history: History, decision: Decision) -> Room:
+    @property
+    def usage(self) -> Usage:
+        """What the list weighs at the provider."""
+        return self.decision.usage
+
+    def room(self, history: History) -> Room:
         """The tokens there are, as the meter counts them."""
         fixed = max(0, round(self.usage.total / self.factor) - history.total)
         trigger, budget = int(self.lines.trigger / self.factor), int(self.lines.budget / self.factor)
         free = max(0, trigger - fixed - history.cost(sorted(history.pinned)))
-        target = 0 if self.forced else int(self.policy.target_pct * (decision.line or 0) / self.factor)
+        target = 0 if self.forced else int(self.policy.target_pct * (self.decision.line or 0) / self.factor)
         least = self.envelope_cost() + SMALLEST_SUMMARY
         return Room(fixed, trigger, budget, min(self.summary.max_tokens, free // 4), least, target)
 
@@ -73,11 +77,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a flow decided and did. All but `decision` and `plan` describe the new list when it `changed`."""
+    """What a flow did: the new list, when it `changed`."""
 
-    decision: Decision
-    plan: Plan | None = None
     changed: bool = False
+    plan: Plan | None = None
     history: History | None = None
     raws: list[Any] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)

@@ -62,6 +62,7 @@ class _Call:
     room: Room
     track: Track
     messages: Sequence[Any]
+    tools_cost: int
     job: Job
     fold: tuple[FoldRecord, Record] | None = None
 
@@ -179,8 +180,7 @@ class CompactManager:
     ) -> Decision:
         """Whether a fold is due, and why. Leaves no trace."""
         with self._rooms.turn(session_id, keep=False) as room:
-            job = self._call(room, messages, tools, model, peek=True).job
-            return decide(job.usage, job.counters, job.policy, job.lines)
+            return self._call(room, messages, tools, model, peek=True).job.decision
 
     def plan(
         self, session_id: str, messages: Sequence[Any], *, tools: Sequence[Any] | None = None, model: str | None = None
@@ -188,8 +188,7 @@ class CompactManager:
         """A dry run: what a fold would do now, due or not. Leaves no trace."""
         with self._rooms.turn(session_id, keep=False) as room:
             job = self._call(room, messages, tools, model, peek=True).job
-            decision = decide(job.usage, job.counters, job.policy, job.lines)
-            return plan_for(job, decision, job.history(job.outgoing()[1])).plan
+            return plan_for(job, job.history(job.outgoing()[1])).plan
 
     def session(self, session_id: str) -> SessionView:
         """Where a session stands, and the history of its folds. Does not wait for a fold that is running."""
@@ -274,7 +273,7 @@ class CompactManager:
         peek: bool = False,
     ) -> _Call:
         """Bring the session up to date with this list, and put together what the flow needs to judge it."""
-        if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
+        if type(messages) is not list and (isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence)):
             raise InvalidMessage(f"messages must be a list, not {type(messages).__name__}")
         config, session = self._config, room.session
         if not peek:
@@ -288,11 +287,9 @@ class CompactManager:
         own_window = config.window if model is None else window_of(model)
         lines = lines_for(policy, window or own_window, reserve_output=reserve_output)
         factor = session.factor or 1 + reader.tally.margin
-        usage, counters = track.usage(tools_cost).scaled(factor), track.counters()
-        if decide(usage, counters, policy, lines) and track.reread(messages, reader):
-            usage, counters = track.usage(tools_cost).scaled(factor), track.counters()
-        if not peek:
-            session.sent = track.usage(tools_cost).total
+        decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
+        if decision and track.reread(messages, reader):
+            decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
         job = Job(
             session=session,
             reader=reader,
@@ -300,18 +297,21 @@ class CompactManager:
             policy=policy,
             summary=config.summary,
             lines=lines,
-            usage=usage,
-            counters=counters,
+            decision=decision,
             outgoing=lambda: track.outgoing(messages),
             factor=factor,
             before_fold=self._before_fold,
             archived=self._archive is not None,
         )
-        return _Call(room, track, messages, job)
+        return _Call(room, track, messages, tools_cost, job)
 
     def _forced(self, call: _Call, reason: str, **changes: Any) -> _Call:
-        call.track.reread(call.messages, call.job.reader)
-        call.job = replace(call.job, forced=reason, **changes)
+        """The same call as a fold that was asked for."""
+        job = replace(call.job, forced=True, **changes)
+        call.track.reread(call.messages, job.reader)
+        usage = call.track.usage(call.tools_cost).scaled(job.factor)
+        decision = decide(usage, call.track.counters(), job.policy, job.lines, forced=reason)
+        call.job = replace(job, decision=decision)
         return call
 
     def _run(self, call: _Call) -> Any:
@@ -345,7 +345,7 @@ class CompactManager:
         assert outcome.plan is not None
         gone = [*outcome.plan.folded, *(clip.index for clip in outcome.plan.clips)]
         record = call.track.record_of(outcome.slots, gone, outcome.step, outcome.version)
-        return call.room.session.fold_record(outcome.plan, call.job.note, outcome), record
+        return call.room.session.fold_record(call.job.decision.reasons, call.job.note, outcome.plan, outcome), record
 
     def _finish(self, call: _Call, outcome: Outcome) -> Any:
         """Commit what the flow did, and give back the list to send."""
@@ -358,6 +358,7 @@ class CompactManager:
             self._settle_changes()
             return outcome.raws
         self._settle_changes()
+        session.sent = round(call.job.usage.total / call.job.factor)
         if track.late:
             raws, entries = track.outgoing(call.messages)
             mended, sentences = call.job.reader.dialect.repair([entry.message for entry in entries])

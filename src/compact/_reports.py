@@ -12,7 +12,6 @@ from ._fit import Fitted
 from ._job import Job, Outcome
 from ._messages import History
 from ._plan import Plan
-from ._trigger import Decision
 
 __all__ = ["cannot_fit", "decided", "estimated", "layers", "pruned"]
 
@@ -32,11 +31,9 @@ def estimated(job: Job) -> Emit:
     )
 
 
-def decided(
-    job: Job, decision: Decision, why_not: str | None, plan: Plan | None = None, history: History | None = None
-) -> Emit:
+def decided(job: Job, why_not: str | None, plan: Plan | None = None, history: History | None = None) -> Emit:
     """Whether a fold goes ahead, and what it will keep."""
-    policy = job.policy
+    policy, decision = job.policy, job.decision
     data: dict[str, Any] = {
         "triggered": why_not is None,
         "reason": ", ".join((*decision.reasons, *([why_not] if why_not else ()))),

@@ -102,7 +102,7 @@ class Session:
             frozenset(pinned_roles),
         )
 
-    def fold_record(self, plan: Plan, note: str | None, outcome: Outcome) -> FoldRecord:
+    def fold_record(self, reasons: tuple[str, ...], note: str | None, plan: Plan, outcome: Outcome) -> FoldRecord:
         """The fold as the session's history keeps it."""
         history = outcome.history
         assert history is not None
@@ -115,7 +115,7 @@ class Session:
         return FoldRecord(
             step=outcome.step,
             version=outcome.version,
-            reasons=outcome.decision.reasons,
+            reasons=reasons,
             range=(start, max(folded)),
             folded=len(plan.folded),
             tokens_before=outcome.tokens_before,

@@ -69,19 +69,21 @@ def lines_for(policy: Policy, window: int, *, reserve_output: int | None = None)
 def decide(usage: Usage, counters: Counters, policy: Policy, lines: Lines, *, forced: str | None = None) -> Decision:
     """Judge one call. `forced` names a reason that needs no threshold (a manual fold, a provider's overflow)."""
     total = usage.total
-    fired = {
-        "trigger_pct": lines.share if lines.share is not None and total >= lines.share else None,
-        "token_threshold": lines.threshold if lines.threshold is not None and total >= lines.threshold else None,
-        "budget": lines.budget if total > lines.budget else None,
-    }
-    reasons = [name for name, line in fired.items() if line is not None]
+    reasons = [forced] if forced else []
+    line = None
+    if lines.share is not None and total >= lines.share:
+        reasons.append("trigger_pct")
+        line = lines.share
+    if lines.threshold is not None and total >= lines.threshold:
+        reasons.append("token_threshold")
+        line = lines.threshold if line is None else min(line, lines.threshold)
+    if total > lines.budget:
+        reasons.append("budget")
+        line = lines.budget if line is None else line
     if policy.message_threshold and counters.messages >= policy.message_threshold:
         reasons.append("message_threshold")
     if policy.turn_threshold and counters.turns >= policy.turn_threshold:
         reasons.append("turn_threshold")
     if policy.layout == "rolling" and counters.rounds > policy.window_rounds:
         reasons.append("window_rounds")
-    if forced:
-        reasons.insert(0, forced)
-    line = min((line for line in fired.values() if line is not None), default=None)
     return Decision(tuple(reasons), usage, lines.window, line)

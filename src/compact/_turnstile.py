@@ -34,13 +34,14 @@ class Turnstile:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Wait for a turn on this thread."""
-        ready = threading.Event()
-        if not self._enter(ready.set):
-            try:
-                ready.wait()
-            except BaseException:  # a signal while waiting: hand the turn on if it was already ours
-                self._abandon(ready.set, ready.is_set())
-                raise
+        if not self._enter_now():
+            ready = threading.Event()
+            if not self._enter(ready.set):
+                try:
+                    ready.wait()
+                except BaseException:  # a signal while waiting: hand the turn on if it was already ours
+                    self._abandon(ready.set)
+                    raise
         try:
             yield
         finally:
@@ -53,23 +54,27 @@ class Turnstile:
 
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
-        granted = False
 
         def grant() -> None:
-            nonlocal granted
-            granted = True
             loop.call_soon_threadsafe(ready.set)
 
         if not self._enter(grant):
             try:
                 await ready.wait()
-            except BaseException:
-                self._abandon(grant, granted)
+            except BaseException:  # cancelled while waiting
+                self._abandon(grant)
                 raise
         try:
             yield
         finally:
             self._leave()
+
+    def _enter_now(self) -> bool:
+        with self._guard:
+            if self._busy:
+                return False
+            self._busy = True
+            return True
 
     def _enter(self, grant: Callable[[], None]) -> bool:
         with self._guard:
@@ -87,7 +92,8 @@ class Turnstile:
             grant = self._waiting.popleft()
         grant()
 
-    def _abandon(self, grant: Callable[[], None], granted: bool) -> None:
+    def _abandon(self, grant: Callable[[], None]) -> None:
+        """Give up a place in the queue, or hand the turn on when it had just been granted."""
         with self._guard:
             if grant in self._waiting:
                 self._waiting.remove(grant)

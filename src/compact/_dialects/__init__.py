@@ -50,6 +50,8 @@ def detect(messages: Sequence[Any], tools: Sequence[Any] | None = None) -> Diale
 
 
 def _of_message(raw: Any) -> Dialect | None:
+    if type(raw) is dict and len(raw) == 2 and type(raw.get("content")) is str and "role" in raw:
+        return None  # plain text, which reads alike everywhere: most messages until the first tool call
     kind = _field(raw, "type")
     content = _field(raw, "content")
     if isinstance(kind, str):
