@@ -6,6 +6,7 @@ import asyncio
 import copy
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,26 +67,15 @@ def test_the_same_results_and_events(layout: str, script: str, on_failure: str) 
     settings: dict[str, Any] = {"policy": policy, "max_context_tokens": 8000 if layout == "in_place" else 1500}
     seen = [Recorder(), Recorder()]
 
-    def sync() -> list[Any]:
-        manager = manager_for(ScriptedModel(*SCRIPTS[script]), seen[0], **settings)
-        mine, outs = history[:1], []
-        for size in range(2, len(history), 5):
-            step = asyncio.run(outcome(lambda m=[*mine, *history[len(mine) : size]]: manager.preflight("s", m)))
-            outs.append(step)
-            mine = history[:size]
-        outs.append(asyncio.run(outcome(lambda: manager.manual_compact("s", history, note="by hand"))))
-        return outs
+    lists = [history[:size] for size in range(2, len(history), 5)]
 
-    async def other() -> list[Any]:
-        manager = manager_for(ScriptedModel(*SCRIPTS[script]), seen[1], **settings)
-        mine, outs = history[:1], []
-        for size in range(2, len(history), 5):
-            outs.append(await outcome(lambda m=[*mine, *history[len(mine) : size]]: manager.apreflight("s", m)))
-            mine = history[:size]
-        outs.append(await outcome(lambda: manager.amanual_compact("s", history, note="by hand")))
-        return outs
+    async def run(preflight: Any, manual_compact: Any) -> list[Any]:
+        outs = [await outcome(partial(preflight, "s", messages)) for messages in lists]
+        return [*outs, await outcome(partial(manual_compact, "s", history, note="by hand"))]
 
-    assert sync() == asyncio.run(other())
+    one, other = (manager_for(ScriptedModel(*SCRIPTS[script]), recorder, **settings) for recorder in seen)
+    wanted = asyncio.run(run(one.preflight, one.manual_compact))
+    assert wanted == asyncio.run(run(other.apreflight, other.amanual_compact))
     assert told(seen[0]) == told(seen[1])
     assert any(e.data["triggered"] for e in seen[0]["trigger_decision"])
 
@@ -135,10 +125,7 @@ def test_any_kind_of_summarizer_works_both_ways(how: str, kind: str) -> None:
     """Sync and async summarizers serve sync and async hosts alike."""
     manager = manager_for(KINDS[kind])
     history = chat("s" + "ua" * 20)
-    if how == "preflight":
-        out = manager.preflight("s", history)
-    else:
-        out = asyncio.run(manager.apreflight("s", history))
+    out = manager.preflight("s", history) if how == "preflight" else asyncio.run(manager.apreflight("s", history))
     assert "<COMPACT-SUMMARY v1>\ngoal: ship it\n</COMPACT-SUMMARY>" == out[1]["content"]
 
 
@@ -193,6 +180,7 @@ def test_cancelled_while_summarizing(adapter: str) -> None:
 
 
 def states(manager: CompactManager) -> tuple[str, str, str]:
+    """The three states of the session."""
     view = manager.session("s")
     return view.state, view.phase, view.summary_state
 

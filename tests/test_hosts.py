@@ -68,16 +68,16 @@ def texts(messages: Iterable[Any]) -> list[str]:
 
 
 def without_none(message: Any) -> Any:
+    """A model's fields that are set; anything else as it is."""
     return message.model_dump(exclude_none=True) if isinstance(message, BaseModel) else message
 
 
 def summaries(messages: Iterable[Any]) -> list[str]:
+    """The messages that carry our marker, as JSON."""
     return [text for text in texts(messages) if "<COMPACT-SUMMARY v" in text]
 
 
-def grow(
-    bench: Bench, history: list[dict[str, Any]], start: int = 2, form: str = "deep copies"
-) -> list[list[str]]:
+def grow(bench: Bench, history: list[dict[str, Any]], start: int = 2, form: str = "deep copies") -> list[list[str]]:
     """Pass a history that grows message by message, as fresh objects each time; returns what went out."""
     return [texts(bench.send(FORMS[form](history[:size]))) for size in range(start, len(history) + 1)]
 
@@ -211,13 +211,14 @@ def test_an_edited_last_message(in_place: bool) -> None:
     assert told[0] == told[1]
 
 
-def test_popped_messages() -> None:
-    """A host that takes its newest messages back still gets the summary of what it left alone."""
+@pytest.mark.parametrize("count", [2, 6])
+def test_popped_messages(count: int) -> None:
+    """A host that takes its newest messages back, kept ones too, still gets the summary of what it left alone."""
     bench, history, out = folded()
     calls = len(bench.model.asks)
-    assert out[:-2] == texts(bench.send(copy.deepcopy(history[:-2])))
-    again = [*copy.deepcopy(history[:-2]), {"role": "user", "content": "another way"}]
-    assert [*out[:-2], texts(again[-1:])[0]] == texts(bench.send(again))
+    assert out[:-count] == texts(bench.send(copy.deepcopy(history[:-count])))
+    again = [*copy.deepcopy(history[:-count]), {"role": "user", "content": "another way"}]
+    assert [*out[:-count], texts(again[-1:])[0]] == texts(bench.send(again))
     assert calls == len(bench.model.asks)
 
 
@@ -245,7 +246,7 @@ def test_a_kept_list_rewound_to_before_the_fold() -> None:
 
 @pytest.mark.parametrize("layout", ["layered", "rolling"])
 def test_an_edited_old_message_never_meets_its_old_summary(layout: str) -> None:
-    """When a folded message has changed, the summary of what it was is not sent, and the new one reads the new words."""
+    """When a folded message has changed, its old summary is not sent, and the new one reads the new text."""
     bench, history, out = folded(policy={"layout": layout})
     (stale,) = summaries(json.loads(text) for text in out)
     edited = copy.deepcopy(history)
@@ -372,17 +373,23 @@ def test_a_session_that_gave_way_comes_back(adapter: str) -> None:
 def test_a_switch_to_a_smaller_model_and_back() -> None:
     """A smaller model makes the same history fold before it is called; back at the larger one the fold stands."""
     bench = Bench(model="gpt-4o", max_context_tokens=None, policy={"hard_cap_buffer": 1500})
-    history = chat("s" + "ua" * 90, words=60)
+    history = [
+        {**message, "content": message["content"] + " 漢字かな交じり文" * 5} for message in chat("s" + "ua" * 80)
+    ]
     assert texts(history) == texts(bench.send(history))
     small = bench.send(history, model="gpt-4")
     assert 1 == bench.folds
     assert bench.seen["pruned_messages"][-1].data["tokens_after"] <= 8192 - 1500
     assert texts(small) == texts(bench.send(copy.deepcopy(history)))
     assert 1 == len(bench.model.asks)
-    fresh = Bench(model="gpt-4o", max_context_tokens=None)
-    fresh.send(small)
-    told = [b.seen["token_estimate"][-1].data["t_est"] for b in (bench, fresh)]
-    assert told[0] == told[1]
+    told = [event.data["t_est"] for event in bench.seen["token_estimate"]]
+    counted = []
+    for model, messages in (("gpt-4o", history), ("gpt-4", history), ("gpt-4o", small)):
+        fresh = Bench(model=model, max_context_tokens=100_000)
+        fresh.send(messages)
+        counted.append(fresh.seen["token_estimate"][-1].data["t_est"])
+    assert counted == told
+    assert told[0] != told[1]
 
 
 # -- whose summary is it ---------------------------------------------------------------------------------------------
@@ -409,18 +416,19 @@ FORGED = (
 PLACES = ("user", "assistant", "tool", "arguments")
 
 
+def plant(text: str, place: str, id: str) -> list[dict[str, Any]]:
+    """A text where somebody else may write: in a message, a tool's result, or a call's arguments."""
+    if place in ("user", "assistant"):
+        return [{"role": place, "content": text}]
+    arguments, result = (text, "fine") if place == "arguments" else ("{}", text)
+    call = {"id": id, "type": "function", "function": {"name": "look", "arguments": arguments}}
+    answer = {"role": "tool", "tool_call_id": id, "content": result}
+    return [{"role": "assistant", "content": None, "tool_calls": [call]}, answer]
+
+
 def planted(text: str, place: str) -> list[dict[str, Any]]:
     """A conversation, long enough to fold, with a text planted at its beginning and again at its end."""
-
-    def plant(id: str) -> list[dict[str, Any]]:
-        if place in ("user", "assistant"):
-            return [{"role": place, "content": text}]
-        arguments, result = (text, "fine") if place == "arguments" else ("{}", text)
-        call = {"id": id, "type": "function", "function": {"name": "look", "arguments": arguments}}
-        answer = {"role": "tool", "tool_call_id": id, "content": result}
-        return [{"role": "assistant", "content": None, "tool_calls": [call]}, answer]
-
-    return [*chat("su"), *plant("one"), *chat("ua" * 16, first=10), *plant("two")]
+    return [*chat("su"), *plant(text, place, "one"), *chat("ua" * 16, first=10), *plant(text, place, "two")]
 
 
 @pytest.mark.spec("T23")
@@ -437,7 +445,7 @@ def test_a_forged_summary_is_an_ordinary_message(text: str, place: str) -> None:
     assert "NOTES SO FAR:\n(none yet)" in ask.messages[1]["content"]
     assert any(text in (m.text, *(a.text for a in m.answers), *(c.arguments for c in m.calls)) for m in ask.source)
     assert texts(history[-2:]) == texts(out[-2:])
-    bench.send([*out, *chat("ua" * 12, first=60)])
+    bench.send([*out, *chat("u", first=50), *plant(text, place, "three"), *chat("ua" * 12, first=60)])
     assert ["notes number 1"] == [ask.previous for ask in bench.model.asks[1:]]
 
 
@@ -504,7 +512,7 @@ def test_the_summary_of_another_session() -> None:
 @pytest.mark.parametrize("host", [grow, keep])
 def test_a_late_answer_after_a_restart(host: Callable[..., list[list[str]]]) -> None:
     """A result whose call was folded by an earlier process still leaves as a list the provider takes."""
-    history = chat("sut" + "tr" * 5 + "ua" * 15)
+    history = [*chat("sut"), *chat("tr" * 5 + "ua" * 15, first=3)]
     first = Bench(storage={"adapter": "fs"})
     out = host(first, history)[-1]
     assert first.folds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import UserDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -101,7 +102,7 @@ def test_message_and_turn_counters_count_the_part_since_the_last_fold() -> None:
         ({"message_threshold": 4, "turn_threshold": 9}, "sua", "suaa"),
     ],
 )
-def test_a_threshold_fires_when_it_is_reached(policy: dict[str, int], below: str, reached: str) -> None:
+def test_a_threshold_fires_when_it_is_reached(policy: dict[str, Any], below: str, reached: str) -> None:
     """One less is not enough, exactly as many is, and the reason is named."""
     manager = managed(**policy)
     assert () == manager.should_compact("s", chat(below)).reasons
@@ -143,7 +144,7 @@ def test_needed_leads_to_done() -> None:
 @pytest.mark.spec("L01")
 def test_at_least_one_threshold_is_configured() -> None:
     """A policy that could never fold is refused, at once and at run time."""
-    off = {"trigger_pct": 0, "token_threshold": 0, "message_threshold": 0, "turn_threshold": 0}
+    off: dict[str, Any] = {"trigger_pct": 0, "token_threshold": 0, "message_threshold": 0, "turn_threshold": 0}
     with pytest.raises(ConfigError, match="at least one"):
         managed(**off)
     with pytest.raises(ConfigError, match="at least one"):
@@ -185,7 +186,7 @@ def test_in_place_folds_at_60_000_tokens_unless_told_otherwise() -> None:
 @pytest.mark.parametrize("name", ["token_threshold", "message_threshold", "turn_threshold", "trigger_pct"])
 def test_0_or_none_switches_a_threshold_off(name: str, off: int | None) -> None:
     """What fired does not fire any more, at run time."""
-    low = {"token_threshold": 100, "message_threshold": 3, "turn_threshold": 1, "trigger_pct": 0.001}
+    low: dict[str, Any] = {"token_threshold": 100, "message_threshold": 3, "turn_threshold": 1, "trigger_pct": 0.001}
     manager = managed(**low)
     messages = chat("suaua")
     assert name in manager.should_compact("s", messages).reasons
@@ -526,7 +527,7 @@ def test_in_the_end_every_eligible_batch_is_folded() -> None:
     """Natural folds take the earliest runs, one after another, until none is left outside the window."""
     manager = managed(2_000, summary={"max_tokens": 48}, retention_window=1, target_pct=0.9)
     messages = chat("su" + "aaaau" * 8)
-    starts = []
+    starts: list[int] = []
     for _ in range(8):
         messages = manager.manual_compact("s", messages)
         starts += [fold.range[0] for fold in manager.session("s").folds[len(starts) :]]
@@ -644,10 +645,12 @@ def test_a_short_run_that_was_left_does_not_send_the_history_backwards() -> None
     manager = managed(700, retention_window=2)
     messages = [*chat("suaa", words=6), *chat("uaaaaua", first=10)]
     messages = manager.manual_compact("s", messages)
-    for at in range(6):
-        messages = manager.preflight("s", [*messages, *chat("uaatraa", first=30 + 10 * at)])
-        starts = [fold.range[0] for fold in manager.session("s").folds]
-        assert sorted(starts) == starts
+    with suppress(InsufficientBudget):  # in the end the users' messages alone are too many
+        for at in range(6):
+            messages = manager.preflight("s", [*messages, *chat("uaatraa", first=30 + 10 * at)])
+    starts = [fold.range[0] for fold in manager.session("s").folds]
+    assert 3 <= len(starts)
+    assert sorted(starts) == starts
 
 
 # -- parameters at run time ------------------------------------------------------------------------------------------
@@ -774,7 +777,7 @@ def said(letters: str) -> History:
     return History([replace(kinds[letter]) for letter in letters], [10] * len(letters))
 
 
-def case(letters: str, *slots: int | Fold | Clip, layout: str = "in_place", **changes: Any) -> FoldCase:
+def case(letters: str, *slots: int | Fold | Clip, layout: Any = "in_place", **changes: Any) -> FoldCase:
     """A fold of such a history whose summary has five tokens; retention window 2."""
     before = said(letters)
     summary = Message("assistant", "<COMPACT-SUMMARY v1>", None)

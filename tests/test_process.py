@@ -6,7 +6,6 @@ import asyncio
 import copy
 import gc
 import inspect
-import json
 import random
 import re
 import subprocess
@@ -37,6 +36,7 @@ def manager_for(summarizer: Any = None, *sinks: Any, **settings: Any) -> Compact
 
 
 def summaries(messages: list[Any]) -> list[str]:
+    """The texts that carry our marker."""
     return [m["content"] for m in messages if "<COMPACT-SUMMARY v" in str(m["content"])]
 
 
@@ -234,7 +234,6 @@ def test_rolling_shrinks_a_context_that_has_grown(shrinks: bool) -> None:
     assert shrinks == ("much detail" not in body)
 
 
-@pytest.mark.spec("E5")
 def test_characters_divided_by_four() -> None:
     """The simple counter takes a quarter of the characters, and the usual overhead of a message and of the reply."""
     seen = Recorder()
@@ -411,6 +410,7 @@ print(sizes[1] - sizes[0], m.session("s").step)
 
 
 def measured(script: str, *arguments: str) -> list[float]:
+    """The numbers that a script prints in a process of its own."""
     command = [sys.executable, "-c", MEASURE + script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "" == done.stderr
@@ -466,18 +466,20 @@ def test_a_manager_can_be_collected(adapter: str) -> None:
 
 
 def deep(levels: int, leaf: Any = "x") -> Any:
+    """A value inside so many lists."""
     for _ in range(levels):
         leaf = [leaf]
     return leaf
 
 
 def cyclic() -> dict[str, Any]:
+    """A mapping that holds itself."""
     ring: dict[str, Any] = {"protected": False}
     ring["self"] = ring
     return ring
 
 
-STRANGE: dict[str, Callable[[], dict[str, Any]]] = {
+STRANGE: dict[str, Callable[[], dict[Any, Any]]] = {
     "surrogate": lambda: {"role": "user", "content": "lone \ud800 and \udfff halves"},
     "nul": lambda: {"role": "user", "content": "a\0b\x1b[31mred\x7f\u2028line\r\n"},
     "5 MB line": lambda: {"role": "user", "content": "x" * 5_000_000},
@@ -508,8 +510,7 @@ def survives(manager: CompactManager, session_id: str, messages: list[Any]) -> b
     for verb in (manager.preflight, manager.manual_compact):
         try:
             out = verb(session_id, messages)
-        except CompactError as error:
-            assert str(error)
+        except CompactError:
             fine = False
         else:
             known = {id(message) for message in objects}
@@ -521,6 +522,7 @@ def survives(manager: CompactManager, session_id: str, messages: list[Any]) -> b
 
 
 def shape_of(message: Any) -> str:
+    """A message as text, as far as it can be shown."""
     try:
         return repr(message)[:100_000]
     except (RecursionError, ValueError):
@@ -664,12 +666,15 @@ def test_importing_does_nothing(tmp_path: Path) -> None:
 def test_public_names() -> None:
     """What can be seen at the top is what `__all__` names, and `__all__` is sorted out."""
     hidden = (types.ModuleType, type(compact.__dict__["annotations"]))
-    visible = {name for name, value in vars(compact).items() if not name.startswith("_") and not isinstance(value, hidden)}
+    visible = {
+        name for name, value in vars(compact).items() if not name.startswith("_") and not isinstance(value, hidden)
+    }
     assert set(compact.__all__) - {"__version__"} == visible
     assert len(set(compact.__all__)) == len(compact.__all__)
 
 
 def public_callables() -> list[tuple[str, Any]]:
+    """Every public class, method, property and function by name."""
     found: list[tuple[str, Any]] = []
     for name in compact.__all__:
         value = getattr(compact, name)

@@ -73,7 +73,7 @@ class Writer:
     def results(self, ids: list[str], text: str, *, joined: bool = True, words: str = "") -> list[Item]:
         """Results of calls; Anthropic's stand in one message when `joined`, `words` of the user behind them."""
         if self.dialect == CHAT:
-            found = [{"role": "tool", "tool_call_id": i, "content": self._text(text)} for i in ids]
+            found: list[Item] = [{"role": "tool", "tool_call_id": i, "content": self._text(text)} for i in ids]
         elif self.dialect == RESPONSES:
             found = [{"type": "function_call_output", "call_id": i, "output": self._text(text)} for i in ids]
         else:
@@ -428,7 +428,7 @@ def histories() -> list[Host]:
         pytest.param("starts", marks=pytest.mark.spec("L28")),
         pytest.param("steps", marks=pytest.mark.spec("L28")),
         pytest.param("versions", marks=pytest.mark.spec("L28")),
-        pytest.param("prefix", marks=pytest.mark.spec("P3")),
+        "prefix",
         pytest.param("one ask", marks=pytest.mark.spec("P3")),
         "paid for nothing",
         "foreign notes",
@@ -502,6 +502,24 @@ def test_a_summary_is_no_part_of_the_step_behind_it(dialect: str, layout: str) -
             host.word("a", 30)
         host.manual()
         assert ([], folds) == (host.wrong, host.folds)
+
+
+@pytest.mark.spec("S38")
+@pytest.mark.parametrize("layout", ["layered", "rolling"])
+def test_a_low_threshold_is_no_budget(layout: str) -> None:
+    """A list far below the budget is never too large, however low a threshold is set and however much is pinned."""
+    host = Bench(layout, CHAT, window_rounds=1, keep_recent_turns=1).host("keeps")
+    for _ in range(3):
+        host.word("u", 30)
+        host.word("a", 30)
+    host.manual()
+    host.manager.update(token_threshold=200)
+    host.word("p", 80)
+    for _ in range(3):
+        host.word("u", 30)
+        host.word("a", 30)
+        host.preflight()
+    assert ([], False) == (host.wrong, host.full)
 
 
 @pytest.mark.spec("T22")
@@ -648,5 +666,5 @@ Conversation.TestCase.settings = settings(stateful_step_count=60)
 
 
 @pytest.mark.spec("T22", "T24", "L22", "L23", "L29", "L32", "S38")
-class TestConversation(Conversation.TestCase):  # type: ignore[name-defined,misc]
+class TestConversation(Conversation.TestCase):  # type: ignore[valid-type,misc]
     """No order of steps breaks a rule."""

@@ -69,6 +69,7 @@ class Archive:
             "tokens_before": fold.tokens_before,
             "tokens_after": fold.tokens_after,
             "positions": positions,
+            "gone_calls": sorted(outcome.history.abandoned),
             "folds": [
                 {"positions": [positions[i] for i in one.indices], "summary": body}
                 for one, body in zip(outcome.plan.folds, outcome.bodies, strict=True)
@@ -125,6 +126,7 @@ class Archive:
             session.folds.append(fold)
             session.version = max(session.version, fold.version)
             session.memory.remember(record)
+            session.memory.gone_calls.update(value["gone_calls"])
 
     def _steps(self, session_id: str, name: str) -> list[int]:
         prefix = f"{place_of(session_id)}/{name}"
@@ -161,7 +163,7 @@ def _record(value: Any, session: Session, reader: Reader) -> Record:
         message = reader.dialect.read(one["message"])
         made.append(Entry(message, reader.cost(message), one["position"], summary=one["summary"]))
         if one["signature"]:
-            session.memory.sign(message, one["signature"])
+            session.memory.recognise({one["signature"]: message.role})
     return Record(
         step=value["step"],
         version=value["version"],

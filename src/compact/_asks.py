@@ -21,7 +21,7 @@ from typing import Literal
 from ._messages import Message
 from .errors import BadSummary
 
-__all__ = ["Ask", "envelope", "judge", "render", "unwrap"]
+__all__ = ["Ask", "body_of", "envelope", "judge", "render", "unwrap"]
 
 Kind = Literal["create", "merge", "shrink"]
 
@@ -105,6 +105,12 @@ def unwrap(text: str, tag: str) -> str:
     found = re.search(rf"<{marker}(?: v\d+)?>(.*?)(?:</{marker}>|\Z)", text, re.DOTALL)
     body = found.group(1) if found else text
     return re.sub(rf"</?{marker}(?: v\d+)?>", "", body).strip()
+
+
+def body_of(summary: str) -> str:
+    """The body of a summary of ours, whatever tag it was written with."""
+    found = re.fullmatch(r"<([A-Za-z][\w-]*) v\d+>\n(.*)\n</\1>", summary, re.DOTALL)
+    return found.group(2) if found else summary
 
 
 def _fenced(text: str) -> str:

@@ -49,9 +49,8 @@ def carry_out(
         squeezed=job.squeeze,
         kept_identical=all(piece.raw is raws[piece.slot] for piece, _ in made if isinstance(piece.slot, int)),
     )
-    if broken := broken_law(case):
-        law, wrong = broken
-        return LawViolation(law.id, wrong)
+    if (violation := broken_law(case, "list")) is not None:
+        return violation
     total = room.fixed + after.total
     return Outcome(
         changed=True,
@@ -110,7 +109,7 @@ def _mended(job: Job, made: list[tuple[Piece, Entry]]) -> tuple[list[tuple[Piece
     """The list by the provider's rules: what arrived broken is repaired, and each repair has its sentence."""
     dialect = job.reader.dialect
     messages = [entry.message for _, entry in made]
-    if not dialect.problems(messages):
+    if not made or not dialect.problems(messages):
         return made, ()
     mended, sentences = dialect.repair(messages)
     known = {id(entry.message): (piece, entry) for piece, entry in made}

@@ -54,12 +54,14 @@ def _settle(
     """Judge a reply and ask again as the rules above allow."""
     halvings, retries, briefer = 2, policy.max_retries, ask.strategy != "brief"
     while True:
+        machine.summarizer("in_progress")
         body, error = _accept(reply, ask, replaced, policy)
         if error is None:
             machine.summarizer("completed")
             yield _created(ask, body, replaced, reply.seconds)
             return body
         machine.summarizer("failed")
+        tried = ask.strategy
         if isinstance(error, BadSummary) and halvings:
             halvings -= 1
             ask, fallback, pause = ask.halved(), "half the size", 0.0
@@ -70,12 +72,11 @@ def _settle(
             pause = BACKOFF * 2 ** (policy.max_retries - retries)
             retries, fallback = retries - 1, "retry"
         else:
-            yield failed(error, {"prune": "pruning-only"}.get(on_failure, on_failure), strategy=ask.strategy)
+            yield failed(error, {"prune": "pruning-only"}.get(on_failure, on_failure), strategy=tried)
             return None
-        yield failed(error, fallback, strategy=ask.strategy)
+        yield failed(error, fallback, strategy=tried)
         if pause:
             yield Wait(pause)
-        machine.summarizer("in_progress")
         (reply,) = yield Summarize((ask,), offline)
 
 

@@ -10,7 +10,7 @@ can write a marker.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -112,7 +112,7 @@ class Memory:
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.gone_calls: set[str] = set()
-        """Calls that folded without an answer; one that comes later has nothing to stand behind."""
+        """Calls that were folded, or mended, without their answer; one that comes later has nothing to stand behind."""
         self._written: dict[str, str] = {}
 
     def wrote(self, message: Message) -> bool:
@@ -121,14 +121,23 @@ class Memory:
             return False
         return self._written.get(self.signature(message)) == message.role
 
-    def sign(self, message: Message, signature: str | None = None) -> None:
-        """Remember a summary as ours; one that comes from the archive brings the signature it was written with."""
-        self._written[signature or self.signature(message)] = message.role
+    def sign(self, message: Message) -> None:
+        """Remember a summary as ours."""
+        self._written[self.signature(message)] = message.role
 
     @staticmethod
     def signature(message: Message) -> str:
         """What a summary is known by: a hash of its text, as written."""
         return _digest(message.text.encode("utf-8", "surrogatepass")).hex()
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """The newest summaries of ours: what each is known by, and its role."""
+        return dict(list(self._written.items())[-KEPT_RECORDS:])
+
+    def recognise(self, signatures: Mapping[str, str]) -> None:
+        """Take summaries as ours that were signed before."""
+        self._written.update(signatures)
 
     def remember(self, record: Record) -> None:
         """Keep a fold for replay; the oldest gives way."""
@@ -144,8 +153,8 @@ def content_digest(raw: Any) -> bytes:
     try:
         fields = {key: value for key, value in as_mapping(raw).items() if key != "meta"}
         text = json.dumps(fields, sort_keys=True, ensure_ascii=False, default=_plain)
-    except (TypeError, ValueError, RecursionError):
-        text = repr(raw)
+    except Exception:  # what cannot be written cannot be known again either: it only equals itself
+        text = f"object {id(raw)}"
     return _digest(text.encode("utf-8", "surrogatepass"))
 
 

@@ -13,17 +13,26 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-from ._asks import Ask, unwrap
+from ._asks import Ask, body_of
 from ._carry import carry_out
 from ._chain import Request, summarize
 from ._effects import Effect, SaveSummary, SaveTranscript, failed, warning
 from ._fit import Fitted, Room, estimate, fit
 from ._job import Job, Outcome
+from ._laws import broken_by_plan
 from ._layouts import LAYOUTS
 from ._messages import History
 from ._plan import Fold, Layout, Plan
 from ._reports import cannot_fit, decided, estimated, pruned
-from .errors import ArchiveError, BadSummary, CompactError, InsufficientBudget, LawViolation, ModelUnavailable
+from .errors import (
+    ArchiveError,
+    BadSummary,
+    CompactError,
+    ConfigError,
+    InsufficientBudget,
+    LawViolation,
+    ModelUnavailable,
+)
 
 __all__ = ["flow", "plan_for"]
 
@@ -76,11 +85,17 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     plan: Plan | None = fitted.plan
     if fitted.plan.changes and job.before_fold is not None:
         plan = job.before_fold(fitted.plan)
+        if not isinstance(plan, Plan | None):
+            raise ConfigError(f"before_fold must return a Plan, or None to skip; it returned {type(plan).__name__}")
     if plan is None or not plan.changes or _too_little(job, history, plan, room):
         yield decided(job, "skipped by before_fold" if plan is None else "nothing new to fold")
         return _unchanged(job, None)
+    if (violation := broken_by_plan(history, plan, job.policy, squeezed=job.squeeze)) is not None:
+        yield decided(job, "the plan breaks a law")
+        yield failed(violation, "unchanged")
+        return _unchanged(job, violation)
     asked = tuple(history.positions[i] for i in sorted(plan.folded))
-    if session.failed_at == asked:
+    if session.failed_at == asked and not job.forced:
         yield decided(job, "failed before, and nothing new to fold")
         return _unchanged(job, BadSummary("this fold failed before, and there is nothing new to fold"))
     yield decided(job, None, plan, history)
@@ -169,7 +184,7 @@ def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Gen
 def _request(job: Job, history: History, fold: Fold, room: Room) -> Request:
     """What to ask for one fold, and the tokens that a usable body must stay below."""
     fresh = [i for i in fold.indices if i not in history.summaries]
-    old = [unwrap(history[i].text, job.summary.summary_tag) for i in fold.indices if i in history.summaries]
+    old = [body_of(history[i].text) for i in fold.indices if i in history.summaries]
     envelope = job.envelope_cost()
     replaced = history.cost(fold.indices) - envelope
     ask = Ask(

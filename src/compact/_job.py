@@ -63,9 +63,11 @@ class Job:
         """The tokens there are, as the meter counts them."""
         fixed = max(0, round(self.usage.total / self.factor) - history.total)
         trigger, budget = int(self.lines.trigger / self.factor), int(self.lines.budget / self.factor)
-        free = max(0, trigger - fixed - history.cost(sorted(history.pinned)))
-        target = 0 if self.forced else int(self.policy.target_pct * (self.decision.line or 0) / self.factor)
         least = self.envelope_cost() + SMALLEST_SUMMARY
+        kept = fixed + history.cost(sorted(history.pinned))
+        # Where even a bare list would be over the trigger, the summary has its share of what the budget leaves.
+        free = trigger - kept if (trigger - kept) // 4 >= least else max(0, budget - kept)
+        target = 0 if self.forced else int(self.policy.target_pct * (self.decision.line or 0) / self.factor)
         return Room(fixed, trigger, budget, min(self.summary.max_tokens, free // 4), least, target)
 
     def envelope_cost(self) -> int:

@@ -3,20 +3,24 @@
 Owns: `LAWS`. Must never: mend anything; a law says what is wrong, the flow decides what happens then.
 
 Each law is a small predicate `(FoldCase) -> str | None`: None when it holds, else one sentence. Laws that speak of
-one layout hold vacuously for the others. Prevention is the layouts' work (they move whole blocks); this is the
-check that nothing leaves when prevention failed, be it through a user's layout or a `before_fold`.
+one layout hold vacuously for the others. Laws of a plan are checked before anything is archived or asked, so that a
+plan that would fold a pin never shows it to a summarizer; laws of a list before it leaves. Prevention is the layouts'
+work (they move whole blocks); this is the check that nothing leaves when prevention failed, be it through a user's
+layout or a `before_fold`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from ._messages import History
 from ._plan import Clip, Fold, Plan, Slot
 from ._policy import Policy
+from .errors import LawViolation
 
-__all__ = ["LAWS", "FoldCase", "Law", "broken_law"]
+__all__ = ["LAWS", "FoldCase", "Law", "broken_by_plan", "broken_law"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,13 @@ class FoldCase:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law: its rows in the specification, its sentence, and its predicate."""
+    """A law: its rows in the specification, its sentence, its predicate, and what it judges."""
 
     id: str
     rows: tuple[str, ...]
     says: str
     broken: Callable[[FoldCase], str | None]
+    judges: Literal["plan", "list"] = "plan"
 
 
 def _accounted(case: FoldCase) -> str | None:
@@ -174,29 +179,37 @@ def _clips(case: FoldCase) -> str | None:
 
 LAWS: tuple[Law, ...] = (
     Law("accounted", ("L04", "L19"), "every message is kept, clipped or folded, exactly once", _accounted),
-    Law("identical", ("L10", "L19", "S09"), "a kept message leaves as the very object that came in", _identical),
+    Law(
+        "identical", ("L10", "L19", "S09"), "a kept message leaves as the very object that came in", _identical, "list"
+    ),
     Law("pins", ("S09", "S10", "T24"), "a pinned message is neither folded nor clipped", _pins),
     Law("pairs", ("L08", "L21", "L26", "L27"), "a call, its results and its reasoning stay or go together", _pairs),
     Law("open", ("L21", "L27"), "a call that still waits for its result is not folded", _open),
     Law("order", ("L13", "S15"), "survivors keep their order; `layered` puts the pinned first", _order),
-    Law("one summary", ("S16",), "`layered` and `rolling` leave one summary", _one_summary),
+    Law("one summary", ("S16",), "`layered` and `rolling` leave one summary", _one_summary, "list"),
     Law("in its place", ("L12", "E1"), "a summary stands where the first message it replaces stood", _in_its_place),
     Law("users stay", ("L05", "L11", "L20"), "`in_place` folds assistant messages and tool results only", _users),
     Law("window", ("L03", "L07", "L22", "L29", "L32"), "nothing inside the retention window folds", _window),
     Law("runs", ("L06", "L18", "L23"), "`in_place` folds runs of two or more, each once", _runs),
     Law("newest", ("S14",), "the newest user message stays", _newest),
     Law("clips", (), "only tool output is clipped", _clips),
-    Law("budget", ("S38",), "what goes out is within the budget", _within_budget),
-    Law("smaller", ("L14",), "a fold makes the list smaller", _smaller),
-    Law("summary size", ("L14", "L16"), "an accepted summary respects its limit", _summary_size),
-    Law("valid", ("T22",), "the provider accepts the list", _valid),
+    Law("budget", ("S38",), "what goes out is within the budget", _within_budget, "list"),
+    Law("smaller", ("L14",), "a fold makes the list smaller", _smaller, "list"),
+    Law("summary size", ("L14", "L16"), "an accepted summary respects its limit", _summary_size, "list"),
+    Law("valid", ("T22",), "the provider accepts the list", _valid, "list"),
 )
 """Every law, in the order they are checked."""
 
 
-def broken_law(case: FoldCase) -> tuple[Law, str] | None:
-    """The first law a fold breaks, and what is wrong; None when all hold."""
+def broken_law(case: FoldCase, judges: Literal["plan", "list"]) -> LawViolation | None:
+    """The first law of this kind that a fold breaks, as the error that says so; None when all hold."""
     for law in LAWS:
-        if (wrong := law.broken(case)) is not None:
-            return law, wrong
+        if law.judges == judges and (wrong := law.broken(case)) is not None:
+            return LawViolation(law.id, wrong)
     return None
+
+
+def broken_by_plan(before: History, plan: Plan, policy: Policy, *, squeezed: bool) -> LawViolation | None:
+    """The first law that a plan breaks, whatever its list would be."""
+    case = FoldCase(before, plan, before, (), policy, fixed=0, budget=0, allowance=0, squeezed=squeezed)
+    return broken_law(case, "plan")

@@ -93,7 +93,8 @@ class CompactManager:
         adapter = self._config.storage.adapter if store == "configured" else type(opened).__name__
         self._archive = Archive(opened, redactor, adapter) if opened is not None else None
         self._journal = Journal(self._archive, SinkList([*sinks, *configured_sinks(self._config.tracing)], redactor))
-        self._rooms = Rooms(self._can_return, self._journal.write_events)
+        self._rooms = Rooms(self._see_off)
+        self._gone: dict[str, tuple[int, int, dict[str, str]]] = {}
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._pending: CompactConfig | None = None
         self._changes: list[dict[str, Any]] = []
@@ -211,6 +212,7 @@ class CompactManager:
 
     def restore(self, session_id: str, step: int | None = None) -> list[Any]:
         """The transcript as it was before the fold of this step (the newest by default), from the archive."""
+        self._rooms.check_open()
         if self._archive is None:
             raise ArchiveError("nothing is archived: storage.adapter is 'none'; set it to 'fs'")
         return self._archive.transcript(session_id, step)
@@ -237,6 +239,7 @@ class CompactManager:
 
         Each session acknowledges the change at its next call (`compact.config_changed`).
         """
+        self._rooms.check_open()
         self._pending = (self._pending or self._config).changed(**changes)
         self._changes.append(changes)
         self._settle_changes()
@@ -284,7 +287,7 @@ class CompactManager:
         reader = self._reader(session, self._tally(config.counter, named), peek)
         track = session.track(messages, reader, tools, peek=peek)
         policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named)
-        own_window = config.window if model is None else window_of(model)
+        own_window = config.window if named == config.model else window_of(named)
         lines = lines_for(policy, window or own_window, reserve_output=reserve_output)
         factor = session.factor or 1 + reader.tally.margin
         decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
@@ -315,15 +318,23 @@ class CompactManager:
         return call
 
     def _run(self, call: _Call) -> Any:
-        outcome = drive(flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary)
+        try:
+            outcome = drive(
+                flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
+            )
+        finally:
+            self._settle_changes()
         return self._finish(call, outcome)
 
     async def _arun(self, call: _Call) -> Any:
         from ._drivers_async import adrive  # here, because only async hosts need asyncio
 
-        outcome = await adrive(
-            flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
-        )
+        try:
+            outcome = await adrive(
+                flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
+            )
+        finally:
+            self._settle_changes()
         return self._finish(call, outcome)
 
     def _perform(self, call: _Call, effect: Effect) -> Any:
@@ -355,9 +366,7 @@ class CompactManager:
             session.commit(track, *call.fold, outcome)
             session.sent = round(outcome.tokens_after / call.job.factor)
             self._journal.write_events(call.room)
-            self._settle_changes()
             return outcome.raws
-        self._settle_changes()
         session.sent = round(call.job.usage.total / call.job.factor)
         if track.late:
             raws, entries = track.outgoing(call.messages)
@@ -376,6 +385,9 @@ class CompactManager:
         reader.settle(messages, tools)
         if self._archive is not None:
             self._archive.load(session, reader)
+        elif session.id in self._gone:
+            session.step, session.version, signatures = self._gone.pop(session.id)
+            session.memory.recognise(signatures)
         session.reader = reader
 
     def _reader(self, session: Session, tally: Tally, peek: bool) -> Reader:
@@ -433,5 +445,9 @@ class CompactManager:
             room.generation = len(self._changes)
             self._journal.emit(room, Emit("compact.config_changed", {"changed": news}))
 
-    def _can_return(self, room: Room) -> bool:
-        return self._archive is not None or not room.session.memory.records
+    def _see_off(self, room: Room) -> None:
+        """A session gives way. The archive knows its folds; without one, how it knows its own summaries is kept."""
+        self._journal.write_events(room)
+        session = room.session
+        if self._archive is None and session.step:
+            self._gone[session.id] = session.step, session.version, session.memory.signatures

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, overload
 
 __all__ = ["Answer", "Block", "Call", "History", "Message", "Role", "as_mapping"]
@@ -130,14 +131,15 @@ class History(Sequence[Message]):
         return sum([tokens[i] for i in indices])
 
     @cached_property
-    def call_of(self) -> Mapping[int, tuple[int, ...]]:
-        """For each message with answers, the indices of the messages that hold the calls they answer."""
-        return _pair(self.messages)[0]
-
-    @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The messages as blocks, in the order of their first message."""
         return _blocks(self.messages, self.pinned_roles)
+
+    @cached_property
+    def abandoned(self) -> frozenset[str]:
+        """Ids of calls that got no answer and are not waited for any more."""
+        waits = {i for block in self.blocks if block.open for i in block.indices}
+        return frozenset(call for i, ids in pair(self.messages)[1].items() if i not in waits for call in ids)
 
     @cached_property
     def pinned(self) -> frozenset[int]:
@@ -156,29 +158,29 @@ class History(Sequence[Message]):
                 after_user = True
             elif message.role not in ("system", "developer"):
                 after_user = False
-        return tuple(zip(starts, [*starts[1:], len(self.messages)], strict=True))
+        return tuple(pairwise([*starts, len(self.messages)]))
 
 
-def _pair(messages: Sequence[Message]) -> tuple[dict[int, tuple[int, ...]], dict[int, int]]:
-    """Pair answers with calls. Returns answer index → call indices, and call index → how many calls stay open."""
+def pair(messages: Sequence[Message]) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
+    """Pair answers with calls. Returns answer index → call indices, and call index → ids of its unanswered calls."""
     waiting: dict[str, list[int]] = {}
     call_of: dict[int, tuple[int, ...]] = {}
-    missing: dict[int, int] = {}
     for i, message in enumerate(messages):
         if message.answers:
             found: list[int] = []
             for answer in message.answers:
                 stack = waiting.get(answer.id)
                 if stack:
-                    call = stack.pop()
-                    missing[call] -= 1
-                    found.append(call)
+                    found.append(stack.pop())
             if found:
                 call_of[i] = tuple(dict.fromkeys(found))
-        for call_ in message.calls:
-            waiting.setdefault(call_.id, []).append(i)
-            missing[i] = missing.get(i, 0) + 1
-    return call_of, {i: n for i, n in missing.items() if n}
+        for call in message.calls:
+            waiting.setdefault(call.id, []).append(i)
+    unanswered: dict[int, tuple[str, ...]] = {}
+    for call_id, stack in waiting.items():
+        for i in stack:
+            unanswered[i] = (*unanswered.get(i, ()), call_id)
+    return call_of, unanswered
 
 
 def _blocks(messages: Sequence[Message], pinned_roles: frozenset[str]) -> tuple[Block, ...]:
@@ -196,7 +198,7 @@ def _blocks(messages: Sequence[Message], pinned_roles: frozenset[str]) -> tuple[
         if a != b:
             parent[max(a, b)] = min(a, b)
 
-    call_of, unanswered = _pair(messages)
+    call_of, unanswered = pair(messages)
     for answer, calls in call_of.items():
         for call in calls:
             join(answer, call)

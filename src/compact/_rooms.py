@@ -2,8 +2,8 @@
 
 Owns: which sessions are held, their order of use, and giving way. Must never: know what a session remembers.
 
-A session gives way when it is the longest idle, nobody is inside, and it can come back: it never folded, or the
-archive holds its folds. So memory stays bounded however many sessions there are, and nothing is forgotten.
+A session gives way when it is the longest idle and nobody is inside. It comes back from the archive, or by reading
+its list again, so memory stays bounded however many sessions there are.
 """
 
 from __future__ import annotations
@@ -37,21 +37,23 @@ class Room:
 
 
 class Rooms:
-    """All sessions of a manager. `can_return(room)` says whether a session may be let go, `leave(room)` sees it off."""
+    """All sessions of a manager; `see_off(room)` is called with each that gives way."""
 
-    def __init__(self, can_return: Callable[[Room], bool], leave: Callable[[Room], None]) -> None:
+    def __init__(self, see_off: Callable[[Room], None]) -> None:
         self._rooms: OrderedDict[str, Room] = OrderedDict()
         self._mutex = threading.Lock()
-        self._can_return = can_return
-        self._leave = leave
+        self._see_off = see_off
         self._closed = False
 
     @contextmanager
     def turn(self, session_id: str, *, keep: bool = True) -> Iterator[Room]:
         """The session's room, alone in it. Without `keep` a session that is not in memory is not taken in."""
         room = self._room(session_id, keep)
-        with room.turnstile.turn():
+        room.turnstile.enter()
+        try:
             yield room
+        finally:
+            room.turnstile.leave()
         self._give_way()
 
     @asynccontextmanager
@@ -72,6 +74,11 @@ class Rooms:
             rooms = list(self._rooms.values())
         return any(room.session.machine.state == "in_progress" for room in rooms)
 
+    def check_open(self) -> None:
+        """Raise `ManagerClosed` when nobody is let in any more."""
+        if self._closed:
+            raise ManagerClosed("this manager is closed; make a new one")
+
     def close(self) -> list[Room]:
         """Let nobody in any more; returns who was there."""
         with self._mutex:
@@ -84,8 +91,7 @@ class Rooms:
         if not isinstance(session_id, str):
             raise ConfigError(f"session_id must be text, not {type(session_id).__name__}")
         with self._mutex:
-            if self._closed:
-                raise ManagerClosed("this manager is closed; make a new one")
+            self.check_open()
             room = self._rooms.get(session_id)
             if room is None:
                 room = Room(session_id)
@@ -100,6 +106,6 @@ class Rooms:
             return
         with self._mutex:
             for session_id, room in list(self._rooms.items())[: len(self._rooms) - HOT_SESSIONS]:
-                if not room.turnstile.busy and self._can_return(room):
+                if not room.turnstile.busy:
                     del self._rooms[session_id]
-                    self._leave(room)
+                    self._see_off(room)

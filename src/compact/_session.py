@@ -112,6 +112,8 @@ class Session:
             start = self.folds[-1].range[0]
         elif len(plan.folds) == 1 and plan.folds[0].indices != tuple(range(min(plan.folded), max(plan.folded) + 1)):
             start = min(p for i, p in enumerate(history.positions) if i not in history.pinned)
+        if self.folds and start < self.folds[-1].range[0] <= max(folded):
+            start = self.folds[-1].range[0]  # a run that an earlier fold left as too short, gone at last
         return FoldRecord(
             step=outcome.step,
             version=outcome.version,
@@ -132,10 +134,8 @@ class Session:
         self.step, self.version = fold.step, fold.version
         self.folds.append(fold)
         self.memory.remember(record)
-        assert outcome.plan is not None
         assert outcome.history is not None
-        gone = [outcome.history[i] for i in outcome.plan.folded]
-        self.memory.gone_calls |= {c.id for m in gone for c in m.calls} - {a.id for m in gone for a in m.answers}
+        self.memory.gone_calls |= outcome.history.abandoned
         rounds = rounds_of(outcome.entries)
         track.attach(record, record.size)
         track.rest_here(rounds)

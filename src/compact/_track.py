@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ._entries import Entry, Memory, Reader, Record
-from ._messages import History
+from ._messages import History, Message
 from ._meter import REPLY_PRIMER, Usage
 from ._trigger import Counters
 
@@ -102,7 +102,9 @@ class Track:
         return next((i for i in range(size) if not _equal(known[i], given[i])), size)
 
     def follow(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
-        """Take over `messages`, of which the first `same` are known."""
+        """Take over `messages`, of which the first `same` are known; the last of them may have been written on."""
+        if same and messages[same - 1] is self.raws[same - 1]:
+            same -= reader.message(messages[same - 1], same - 1) != self.entries[same - 1].message
         if same < len(self.raws):
             self._truncate(same)
         if self.host is not messages:
@@ -121,7 +123,7 @@ class Track:
             if raw is not self.raws[index] or message != entry.message:
                 first_change = index if first_change is None else first_change
                 self.raws[index] = raw
-                summary = self._memory.wrote(message)
+                summary = self._is_ours(message)
                 self.entries[index] = Entry(message, reader.cost(message), entry.position, summary=summary)
         if first_change is None:
             return False
@@ -140,11 +142,17 @@ class Track:
 
     def _append(self, raw: Any, index: int, reader: Reader) -> None:
         message = reader.message(raw, index)
-        entry = Entry(message, reader.cost(message), self.next_position, summary=self._memory.wrote(message))
+        entry = Entry(message, reader.cost(message), self.next_position, summary=self._is_ours(message))
         self.next_position += 1
         self.raws.append(raw)
         self.entries.append(entry)
         self._count(entry)
+
+    def _is_ours(self, message: Message) -> bool:
+        """Whether this is a summary of ours; of two that read alike the first one is."""
+        return self._memory.wrote(message) and not any(
+            entry.summary and entry.message.text == message.text for entry in self.entries
+        )
 
     def _count(self, entry: Entry) -> None:
         message = entry.message
@@ -164,7 +172,7 @@ class Track:
         if self.record is not None and size < self.replayed:
             self._start_over()
         elif size < self.base:
-            self.base, self.rounds = size, rounds_of(self.entries)
+            self.base, self.rounds, self.searched = size, rounds_of(self.entries), False
         self._recount()
 
     def _start_over(self) -> None:
@@ -248,8 +256,8 @@ class Track:
 
     def usage(self, tools: int) -> Usage:
         """The sums of the list that goes out."""
-        system, developer, messages = (a - b for a, b in zip(self.sums, self.saved, strict=True))
-        return Usage(system=system, developer=developer, tools_schema=tools, messages=messages + REPLY_PRIMER)
+        sums, saved = self.sums, self.saved
+        return Usage(sums[0] - saved[0], sums[1] - saved[1], tools, sums[2] - saved[2] + REPLY_PRIMER)
 
     def counters(self) -> Counters:
         """What has been added since the last fold."""

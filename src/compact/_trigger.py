@@ -61,7 +61,8 @@ def lines_for(policy: Policy, window: int, *, reserve_output: int | None = None)
     """The lines of a policy at this window; a request's own output limit takes the place of `reserve_output`."""
     reserve = policy.reserve_output if reserve_output is None else reserve_output
     budget = window - policy.hard_cap_buffer - reserve
-    share = min(ceil(policy.trigger_pct * window), budget) if policy.trigger_pct else None
+    # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not above 7.
+    share = min(ceil(round(policy.trigger_pct * window, 6)), budget) if policy.trigger_pct else None
     threshold = min(policy.token_threshold, budget) if policy.token_threshold else None
     return Lines(window, budget, share, threshold)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 __all__ = ["Turnstile"]
 
@@ -31,21 +31,26 @@ class Turnstile:
         """Whether somebody is inside."""
         return self._busy
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for a turn on this thread."""
-        if not self._enter_now():
-            ready = threading.Event()
-            if not self._enter(ready.set):
-                try:
-                    ready.wait()
-                except BaseException:  # a signal while waiting: hand the turn on if it was already ours
-                    self._abandon(ready.set)
-                    raise
-        try:
-            yield
-        finally:
-            self._leave()
+    def enter(self) -> None:
+        """Wait for a turn on this thread. Whoever enters must leave."""
+        if self._enter_now():
+            return
+        ready = threading.Event()
+        if not self._enter(ready.set):
+            try:
+                ready.wait()
+            except BaseException:  # a signal while waiting: hand the turn on if it was already ours
+                self._abandon(ready.set)
+                raise
+
+    def leave(self) -> None:
+        """Hand the turn to whoever waits longest."""
+        with self._guard:
+            if not self._waiting:
+                self._busy = False
+                return
+            grant = self._waiting.popleft()
+        grant()
 
     @asynccontextmanager
     async def aturn(self) -> AsyncIterator[None]:
@@ -67,7 +72,7 @@ class Turnstile:
         try:
             yield
         finally:
-            self._leave()
+            self.leave()
 
     def _enter_now(self) -> bool:
         with self._guard:
@@ -84,18 +89,10 @@ class Turnstile:
             self._waiting.append(grant)
             return False
 
-    def _leave(self) -> None:
-        with self._guard:
-            if not self._waiting:
-                self._busy = False
-                return
-            grant = self._waiting.popleft()
-        grant()
-
     def _abandon(self, grant: Callable[[], None]) -> None:
         """Give up a place in the queue, or hand the turn on when it had just been granted."""
         with self._guard:
             if grant in self._waiting:
                 self._waiting.remove(grant)
                 return
-        self._leave()
+        self.leave()

@@ -15,7 +15,6 @@ Rules:
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -41,6 +40,7 @@ from ._policy import (
     plain_mapping,
     unknown_name,
 )
+from ._trigger import lines_for
 from .errors import ConfigError
 
 __all__ = ["FILE_NAMES", "AgentCompact", "AgentConfig", "CompactConfig", "environment_variables", "window_of"]
@@ -170,10 +170,8 @@ class CompactConfig(BaseSettings):
     @property
     def trigger_line(self) -> int:
         """Tokens at which a fold is due: `trigger_pct` of the window, never above the budget; off, the budget."""
-        if self.policy.trigger_pct is None:
-            return self.budget
-        share = math.ceil(round(self.policy.trigger_pct * self.window, 6))  # 0.07 * 100 is 7.000000000000001
-        return min(share, self.budget)
+        lines = lines_for(self.policy, self.window)
+        return self.budget if lines.share is None else lines.share
 
     def _rebuilt(self, changes: Mapping[str, Any], kept: Iterable[str]) -> Self:
         values = {name: getattr(self, name) for name in kept}

@@ -74,4 +74,7 @@ def _of_message(raw: Any) -> Dialect | None:
 
 def _field(raw: Any, key: str) -> Any:
     """One field of a host object, without reading the others: detection must stay cheap."""
-    return raw.get(key) if type(raw) is dict or isinstance(raw, Mapping) else getattr(raw, key, None)
+    try:
+        return raw.get(key) if type(raw) is dict or isinstance(raw, Mapping) else getattr(raw, key, None)
+    except Exception:  # an object of the host's own making may raise anything; reading it will say so
+        return None
