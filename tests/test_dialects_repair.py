@@ -278,7 +278,7 @@ USER, SAID, THOUGHT, SYSTEM = ("user", ()), ("assistant", ()), ("thought", ()), 
         ),
         ([SAID, USER], "a u", "a u", "go a u"),
         ([SYSTEM, SAID], "s a", "s a", "s go a"),
-        ([USER, call("a"), SYSTEM, answer("a")], "u A(a) s t(a)", "u A(a) s t(a)", "u A(a) s t(a)"),
+        ([USER, call("a"), SYSTEM, answer("a")], "u A(a) t(a) s", "u A(a) s t(a)", "u A(a) s t(a)"),
     ],
 )
 def test_repairs(moves: list[Move], chat: str, responses: str, anthropic: str) -> None:

@@ -352,19 +352,32 @@ def test_a_new_manager_replays_folds(form: str) -> None:
     assert len(steady.model.asks) == len(first.model.asks) + len(second.model.asks)
 
 
-@pytest.mark.parametrize("adapter", ["fs", "none"])
-def test_a_session_that_gave_way_comes_back(adapter: str) -> None:
-    """After hundreds of other sessions the first one still has its fold: no new call, the same list."""
+def crowded_out(adapter: str) -> tuple[Bench, list[str], list[str]]:
+    """A session that folded, hundreds of others, and the first again: what it sent before and after."""
     bench = Bench(storage={"adapter": adapter})
     history = chat("s" + "ua" * 20)
-    out = texts(bench.send(copy.deepcopy(history), "first"))
+    before = texts(bench.send(copy.deepcopy(history), "first"))
     assert 1 == bench.folds
     short = chat("ua", words=3)
     for number in range(600):
         bench.send(short, f"other-{number}")
-    assert out == texts(bench.send(copy.deepcopy(history), "first"))
+    return bench, before, texts(bench.send(copy.deepcopy(history), "first"))
+
+
+def test_a_session_that_gave_way_comes_back() -> None:
+    """After hundreds of other sessions the first one still has its fold: no new call, the same list."""
+    bench, before, after = crowded_out("fs")
+    assert before == after
     assert 1 == len(bench.model.asks)
     assert (1, 1) == (bench.manager.session("first").step, bench.manager.session("first").version)
+
+
+def test_a_session_that_gave_way_without_an_archive() -> None:
+    """With nothing to come back from, it costs at most one call more, and what goes out differs in its notes alone."""
+    bench, before, after = crowded_out("none")
+    assert len(bench.model.asks) <= 2
+    assert (before[0], before[2:]) == (after[0], after[2:])
+    assert "<COMPACT-SUMMARY v" in after[1]
 
 
 # -- another model ---------------------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ def _ask(summarizer: Summarizer, ask: Ask, timeout: float) -> Reply:
         if inspect.isawaitable(answer):
             answer = _wait_for(answer, timeout)
         return reply_of(answer, started)
+    except ConfigError:  # the caller must act; no fallback would mend it
+        raise
     except Exception as error:
         return Reply(error=typed(error, timeout), seconds=time.perf_counter() - started)
 

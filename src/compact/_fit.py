@@ -39,6 +39,8 @@ class Room:
     """What one summary may cost, its marker and its message included."""
     least: int = 0
     """What a summary costs that says anything at all."""
+    reserve: int = 0
+    """What mending a history that arrived broken may add."""
     target: int = 0
     """Where a layout of several folds may stop; 0 asks for all of them."""
 
@@ -86,7 +88,7 @@ def fit(history: History, policy: Policy, layout: Layout, room: Room) -> Fitted:
 
 def estimate(history: History, plan: Plan, room: Room) -> int:
     """What the list would cost after this plan, each summary taken at its full allowance."""
-    cost = room.fixed
+    cost = room.fixed + room.reserve
     for slot in plan.slots:
         if isinstance(slot, Fold):
             cost += min(room.allowance, history.cost(slot.indices))

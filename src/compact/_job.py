@@ -23,6 +23,8 @@ __all__ = ["Job", "Outcome"]
 
 SMALLEST_SUMMARY = 16
 """Fewer tokens than this say nothing: a fold that leaves its summary less room is not worth making."""
+MEND_TOKENS = 24
+"""What one mended pair may cost: an answer that says there was none, or the words around an orphan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class Job:
         # Where even a bare list would be over the trigger, the summary has its share of what the budget leaves.
         free = trigger - kept if (trigger - kept) // 4 >= least else max(0, budget - kept)
         target = 0 if self.forced else int(self.policy.target_pct * (self.decision.line or 0) / self.factor)
-        return Room(fixed, trigger, budget, min(self.summary.max_tokens, free // 4), least, target)
+        allowance = min(self.summary.max_tokens, free // 4)
+        return Room(fixed, trigger, budget, allowance, least, MEND_TOKENS * history.loose_ends, target)
 
     def envelope_cost(self) -> int:
         """What a summary costs besides its body."""

@@ -201,10 +201,10 @@ LAWS: tuple[Law, ...] = (
 """Every law, in the order they are checked."""
 
 
-def broken_law(case: FoldCase, judges: Literal["plan", "list"]) -> LawViolation | None:
-    """The first law of this kind that a fold breaks, as the error that says so; None when all hold."""
+def broken_law(case: FoldCase, judges: Literal["plan", "list"] | None = None) -> LawViolation | None:
+    """The first law, of one kind or of any, that a fold breaks, as the error that says so; None when all hold."""
     for law in LAWS:
-        if law.judges == judges and (wrong := law.broken(case)) is not None:
+        if judges in (None, law.judges) and (wrong := law.broken(case)) is not None:
             return LawViolation(law.id, wrong)
     return None
 

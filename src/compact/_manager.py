@@ -131,8 +131,8 @@ class CompactManager:
         reserve_output: int | None = None,
     ) -> Any:
         """`preflight` for async hosts: the same result and the same events, without stopping the event loop."""
-        await self._warm_up(model)
         async with self._rooms.aturn(session_id) as room:
+            await self._warm_up(model)
             return await self._arun(self._call(room, messages, tools, model, max_context_tokens, reserve_output))
 
     def manual_compact(
@@ -146,8 +146,8 @@ class CompactManager:
         self, session_id: str, messages: Sequence[Any], *, note: str | None = None, tools: Sequence[Any] | None = None
     ) -> Any:
         """`manual_compact` for async hosts."""
-        await self._warm_up(None)
         async with self._rooms.aturn(session_id) as room:
+            await self._warm_up(None)
             return await self._arun(self._forced(self._call(room, messages, tools), "manual", note=note))
 
     def recover(

@@ -133,13 +133,21 @@ class History(Sequence[Message]):
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The messages as blocks, in the order of their first message."""
-        return _blocks(self.messages, self.pinned_roles)
+        return _blocks(self)
 
     @cached_property
     def abandoned(self) -> frozenset[str]:
         """Ids of calls that got no answer and are not waited for any more."""
         waits = {i for block in self.blocks if block.open for i in block.indices}
         return frozenset(call for i, ids in pair(self.messages)[1].items() if i not in waits for call in ids)
+
+    @cached_property
+    def loose_ends(self) -> int:
+        """How many calls have no answer and how many answers no call: each may have to be mended."""
+        missing = sum(map(len, pair(self.messages)[1].values()))
+        answers = sum(len(message.answers) for message in self.messages)
+        calls = sum(len(message.calls) for message in self.messages)
+        return missing + answers - (calls - missing)
 
     @cached_property
     def pinned(self) -> frozenset[int]:
@@ -183,8 +191,9 @@ def pair(messages: Sequence[Message]) -> tuple[dict[int, tuple[int, ...]], dict[
     return call_of, unanswered
 
 
-def _blocks(messages: Sequence[Message], pinned_roles: frozenset[str]) -> tuple[Block, ...]:
+def _blocks(history: History) -> tuple[Block, ...]:
     """Join steps, calls and answers into blocks (union-find over message indices)."""
+    messages, pinned_roles = history.messages, history.pinned_roles
     parent = list(range(len(messages)))
 
     def root(i: int) -> int:
@@ -202,7 +211,7 @@ def _blocks(messages: Sequence[Message], pinned_roles: frozenset[str]) -> tuple[
     for answer, calls in call_of.items():
         for call in calls:
             join(answer, call)
-    for start, end in _steps(messages):
+    for start, end in _steps(messages, history.summaries):
         for i in range(start + 1, end):
             join(start, i)
 
@@ -228,11 +237,14 @@ def _blocks(messages: Sequence[Message], pinned_roles: frozenset[str]) -> tuple[
     return tuple(blocks)
 
 
-def _steps(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """Runs of fragments that form one assistant step: those with a call or a reasoning item in them."""
+def _steps(messages: Sequence[Message], summaries: frozenset[int]) -> Iterator[tuple[int, int]]:
+    """Runs of fragments that form one assistant step: those with a call or a reasoning item in them.
+
+    A summary of ours is no part of the step behind it.
+    """
     start = None
-    for i, message in enumerate((*messages, None)):
-        inside = message is not None and message.fragment and message.role == "assistant"
+    for i in range(len(messages) + 1):
+        inside = i < len(messages) and messages[i].fragment and messages[i].role == "assistant" and i not in summaries
         if inside and start is None:
             start = i
         elif not inside and start is not None:

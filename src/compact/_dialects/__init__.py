@@ -39,7 +39,11 @@ _EVIDENCE: Mapping[str, Dialect] = {
 def detect(messages: Sequence[Any], tools: Sequence[Any] | None = None) -> Dialect | None:
     """The dialect these messages are written in, or None when they would read alike in all of them."""
     for raw in messages:
-        if (dialect := _of_message(raw)) is not None:
+        try:
+            dialect = _of_message(raw)
+        except Exception:  # noqa: S112 - a host's object may raise anything; reading it will say so
+            continue
+        if dialect is not None:
             return dialect
     for tool in tools or ():
         if _field(tool, "input_schema") is not None:
@@ -74,7 +78,4 @@ def _of_message(raw: Any) -> Dialect | None:
 
 def _field(raw: Any, key: str) -> Any:
     """One field of a host object, without reading the others: detection must stay cheap."""
-    try:
-        return raw.get(key) if type(raw) is dict or isinstance(raw, Mapping) else getattr(raw, key, None)
-    except Exception:  # an object of the host's own making may raise anything; reading it will say so
-        return None
+    return raw.get(key) if type(raw) is dict or isinstance(raw, Mapping) else getattr(raw, key, None)

@@ -131,13 +131,17 @@ class Dialect(Protocol):
 
 
 def guarded(read: Callable[[Mapping[str, Any]], Message], raw: Any) -> Message:
-    """Read the fields of a host message; nesting deeper than the interpreter can follow is a typed error."""
+    """Read the fields of a host message. Its objects may run any code of the host's; what that raises gets a type."""
     try:
         return read(fields_of(raw))
+    except InvalidMessage:
+        raise
     except RecursionError:
         raise InvalidMessage(
             "The message is nested too deeply to read; flatten it, or send that part as text."
         ) from None
+    except Exception as error:
+        raise InvalidMessage(f"The message could not be read: its content raised {type(error).__name__}.") from error
 
 
 def fields_of(raw: Any, what: str = "A message") -> Mapping[str, Any]:

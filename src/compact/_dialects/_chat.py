@@ -31,7 +31,6 @@ from ._base import (
     json_text,
     list_of,
     orphan_text,
-    spoken,
     text_of,
     with_fields,
 )
@@ -75,9 +74,15 @@ class ChatDialect:
         if not messages:
             return [Problem(0, "empty_list", "The list has no messages; send at least one.")]
         found: list[Problem] = []
-        step, waiting = -1, Counter[str]()
-        for i, message in spoken(messages):
+        step, waiting, interrupted = -1, Counter[str](), False
+        for i, message in enumerate(messages):
+            if message.role in ("system", "developer"):
+                interrupted = bool(waiting.total())
+                continue
             if message.answers:
+                if interrupted and any(waiting[answer.id] for answer in message.answers):
+                    text = f"Message {i} answers a call of message {step}, and another message stands in between."
+                    found.append(Problem(i, "misplaced_answer", text))
                 for answer in message.answers:
                     if waiting[answer.id]:
                         waiting[answer.id] -= 1
@@ -90,7 +95,7 @@ class ChatDialect:
                 found.append(Problem(step, "unanswered_call", text))
             if _is_empty(message):
                 found.append(Problem(i, "empty_message", f"Message {i} is an assistant message with nothing in it."))
-            step, waiting = i, Counter(call.id for call in message.calls)
+            step, waiting, interrupted = i, Counter(call.id for call in message.calls), False
         return sorted(found, key=lambda problem: problem.index)
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
@@ -103,10 +108,11 @@ class ChatDialect:
         step_of = {answer: step for (answer, _), (step, _) in calls_of_answers(kept).items()}
         answers: dict[int, list[int]] = {}
         orphans: set[int] = set()
-        behind = -1
-        for i, message in spoken(kept):
+        behind, last = -1, -1
+        for i, message in enumerate(kept):
             if not message.answers:
                 behind = i
+                last = last if message.role in ("system", "developer") else i
             elif i not in step_of:
                 orphans.add(i)
                 told.append(f"Message {origin[i]} answered no open call and became an assistant note.")
@@ -116,7 +122,7 @@ class ChatDialect:
                     told.append(f"Message {origin[i]} was moved behind its call in message {origin[step_of[i]]}.")
 
         out: list[Message] = []
-        last, early = behind, set[int]()
+        early = set[int]()
         for i, message in enumerate(kept):
             if message.answers:
                 if i in orphans and i not in early:
