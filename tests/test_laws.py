@@ -156,11 +156,13 @@ def test_should_compact_leaves_no_trace() -> None:
     """Asked a hundred times, it emits nothing, folds nothing, calls nobody and changes no state."""
     model, recorder = ScriptedModel(), Recorder()
     manager = managed(1_000, model=model, sinks=[recorder])
+    manager.preflight("s", chat("sua"))
+    told = len(recorder.events)
     messages = chat("su" + "aaau" * 6)
     kept = list(messages)
     before = manager.session("s")
     assert all(manager.should_compact("s", messages) for _ in range(100))
-    assert ([], [], before, kept) == (recorder.events, model.asks, manager.session("s"), messages)
+    assert ([], [], before, kept) == (recorder.events[told:], model.asks, manager.session("s"), messages)
 
 
 @pytest.mark.spec("L09")
@@ -614,6 +616,26 @@ def test_a_fold_always_finishes(error: Exception) -> None:
     view = manager.session("s")
     assert (4, "idle", "idle") == (len(out), view.phase, view.summary_state)
     assert "pruning-only" == view.folds[0].fallback
+
+
+@pytest.mark.spec("L24", "L33")
+def test_a_fold_that_is_interrupted_comes_to_rest() -> None:
+    """Ctrl-C inside the summarizer reaches the caller; nothing has changed, and the next call folds."""
+
+    def model(ask: Ask) -> str:
+        if not asked:
+            asked.append(ask)
+            raise KeyboardInterrupt
+        return "short"
+
+    asked: list[Ask] = []
+    manager = managed(retention_window=2, model=model)
+    messages = chat("suaaaaaaau")
+    with pytest.raises(KeyboardInterrupt):
+        manager.manual_compact("s", messages)
+    view = manager.session("s")
+    assert ("needed", "idle", "idle", ()) == (view.state, view.phase, view.summary_state, view.folds)
+    assert 5 == len(manager.manual_compact("s", messages))
 
 
 # -- history ---------------------------------------------------------------------------------------------------------

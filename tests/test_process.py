@@ -700,3 +700,45 @@ def test_every_public_name_is_documented_and_typed(name: str, value: Any) -> Non
         untyped = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
         assert [[], ["self"], ["cls"]].count(untyped) == 1
         assert signature.return_annotation is not signature.empty
+
+
+@pytest.mark.spec("E5")
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"model": "gpt-4o-mini"}, ("gpt-4o-mini", True, True)),
+        ({"model": "openai/gpt-4.1-nano-2025"}, ("openai/gpt-4.1-nano-2025", True, True)),
+        ({"model": "somebody-else"}, ("somebody-else", True, False)),
+    ],
+)
+def test_every_call_is_logged_with_its_use_and_cost(settings: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    """Each request to a summarizer, taken or not, tells its tokens and, where the price is known, its cost."""
+    model, seen = ScriptedModel("word " * 20_000, "goal: ship it"), Recorder()
+    manager_for(model, seen, summary=settings).preflight("s", chat("s" + "ua" * 16))
+    told = [event.data for event in seen["summary_call"]]
+    assert len(model.asks) == len(told) == 2
+    for ask, data in zip(model.asks, told, strict=True):
+        assert sum(ask.count(message["content"]) for message in ask.messages) == data["input_tokens"]
+        assert expected == (data["model"], data["output_tokens"] > 0, data["cost_usd"] is not None)
+    if expected[2]:
+        first, second = (data["cost_usd"] for data in told)
+        assert first > second > 0
+
+
+@pytest.mark.spec("E5")
+def test_the_built_in_summarizer_costs_nothing() -> None:
+    """It is logged too, with a cost of zero."""
+    seen = Recorder()
+    manager_for(None, seen).preflight("s", chat("s" + "ua" * 16))
+    (call,) = seen["summary_call"]
+    assert ("extract", 0, 0, 0.0) == tuple(
+        call.data[name] for name in ("model", "input_tokens", "output_tokens", "cost_usd")
+    )
+
+
+def test_a_plain_conversation_with_claude_opens_with_a_user_message() -> None:
+    """Plain text has no format of its own; for a Claude model an opening summary keeps Anthropic's rule."""
+    out = manager_for(ScriptedModel("goal: ship it"), Recorder(), model="claude-sonnet-4-5").preflight(
+        "s", chat("ua" * 16)
+    )
+    assert ("user", True) == (out[0]["role"], out[0]["content"].startswith("<COMPACT-SUMMARY v1>"))

@@ -27,6 +27,7 @@ NOON = 1_700_000_000.0
 DATA: Mapping[str, Mapping[str, Any]] = {
     "compact.token_estimate": {"model": "gpt-4o", "t_est": 108_800, "max_tokens": 128_000, "usage_pct": 0.85},
     "compact.trigger_decision": {"triggered": True, "reason": "usage", "pruned_count": 14},
+    "compact.summary_call": {"model": "gpt-4o-mini", "input_tokens": 4000, "output_tokens": 812, "cost_usd": 0.00109},
     "compact.summary_created": {
         "strategy": "task_state",
         "input_messages": 14,
@@ -44,6 +45,7 @@ DATA: Mapping[str, Mapping[str, Any]] = {
 LINES: Mapping[str, str] = {
     "compact.token_estimate": "   s-1 #1 token_estimate: 108,800 of 128,000 tokens (85%)",
     "compact.trigger_decision": "   s-1 #1 trigger_decision: fold due, usage, 14 messages go",
+    "compact.summary_call": "   s-1 #1 summary_call: gpt-4o-mini, 4,000 tokens in, 812 out, $0.0011",
     "compact.summary_created": "   s-1 #1 summary_created: task_state, 14 messages in 812 tokens, compression 0.931",
     "compact.pruned_messages": "   s-1 #1 pruned_messages: 108,800 -> 21,000 tokens, 14 messages folded",
     "compact.archival": "   s-1 #1 archival: fs s-1/summary-001.json (2,048 bytes)",

@@ -83,7 +83,7 @@ def _spliced(
             return next((raws[i] for i in fold.indices if i in history.summaries), None)
         version += 1
         first = all(isinstance(p.slot, int) and history[p.slot].role in ("system", "developer") for p in pieces)
-        return dialect.summary(envelope(body, tag, version), first=first)
+        return job.reader.summary(envelope(body, tag, version), first=first, model=job.model)
 
     def clip(slot: Clip) -> Any:
         where = (

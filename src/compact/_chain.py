@@ -6,21 +6,25 @@ Owns: the failure chain (S31 to S33, L17). Must never: call a model, or let an u
 - refused: once more with the `brief` strategy
 - timed out or unreachable: again after a pause, at most `max_retries` times
 - after that `policy.on_failure`: prune (no summary; an earlier one stays as it stands), extract, or raise
+
+Of several requests the first is settled alone: when its answers cannot be used, nobody pays for the others. Otherwise
+they are asked side by side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ._asks import Ask, judge
 from ._effects import Effect, Emit, Reply, Summarize, Wait, failed
 from ._policy import SummaryPolicy
+from ._prices import cost_of
 from ._states import Machine
 from .errors import BadSummary, ContentFilter, ModelUnavailable, SummaryError, SummaryTimeout
 
-__all__ = ["BACKOFF", "Request", "summarize"]
+__all__ = ["BACKOFF", "Chain", "Request"]
 
 BACKOFF = 0.25
 """Seconds before the first retry of a summarizer that could not be reached; doubled each time."""
@@ -29,75 +33,106 @@ Request = tuple[Ask, int]
 """An ask, and the tokens its answer would replace."""
 
 
-def summarize(
-    requests: Sequence[Request], policy: SummaryPolicy, machine: Machine, *, on_failure: str, offline: bool
-) -> Generator[Effect, Any, tuple[list[str | None], str | None]]:
-    """A body for each request, or None where there is no summary to be had; and the fallback taken, if any."""
-    machine.summarizer("in_progress")
-    replies = yield Summarize(tuple(ask for ask, _ in requests), offline)
-    bodies: list[str | None] = []
-    fallback = None
-    for (ask, replaced), reply in zip(requests, replies, strict=True):
-        body = yield from _settle(ask, replaced, reply, policy, machine, offline, on_failure)
-        if body is None:
-            fallback = {"prune": "pruning-only"}.get(on_failure, on_failure)
-            if on_failure == "extract":
-                body = yield from _offline(ask, replaced, policy)
-        bodies.append(body)
-    machine.summarizer("idle")
-    return bodies, fallback
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The rules that hold for the summaries of one fold."""
 
+    policy: SummaryPolicy
+    machine: Machine
+    on_failure: str
+    offline: bool
+    """Whether the built-in summarizer is asked, which costs nothing."""
 
-def _settle(
-    ask: Ask, replaced: int, reply: Reply, policy: SummaryPolicy, machine: Machine, offline: bool, on_failure: str
-) -> Generator[Effect, Any, str | None]:
-    """Judge a reply and ask again as the rules above allow."""
-    halvings, retries, briefer = 2, policy.max_retries, ask.strategy != "brief"
-    while True:
-        machine.summarizer("in_progress")
-        body, error = _accept(reply, ask, replaced, policy)
-        if error is None:
-            machine.summarizer("completed")
-            yield _created(ask, body, replaced, reply.seconds)
-            return body
-        machine.summarizer("failed")
-        tried = ask.strategy
-        if isinstance(error, BadSummary) and halvings:
-            halvings -= 1
-            ask, fallback, pause = ask.halved(), "half the size", 0.0
-        elif isinstance(error, ContentFilter) and briefer:
-            briefer = False
-            ask, fallback, pause = replace(ask, strategy="brief"), "brief", 0.0
-        elif isinstance(error, SummaryTimeout | ModelUnavailable) and retries:
-            pause = BACKOFF * 2 ** (policy.max_retries - retries)
-            retries, fallback = retries - 1, "retry"
-        else:
-            yield failed(error, {"prune": "pruning-only"}.get(on_failure, on_failure), strategy=tried)
+    def summarize(self, requests: Sequence[Request]) -> Generator[Effect, Any, tuple[list[str | None], str | None]]:
+        """A body for each request, or None where there is no summary to be had; and the fallback taken, if any."""
+        self.machine.summarizer("in_progress")
+        (ask, replaced), rest = requests[0], requests[1:]
+        (reply,) = yield Summarize((ask,), self.offline)
+        body, error = yield from self._settle(ask, replaced, reply)
+        bodies = [body]
+        if rest and not isinstance(error, BadSummary):
+            replies = yield Summarize(tuple(ask for ask, _ in rest), self.offline)
+            for (ask, replaced), reply in zip(rest, replies, strict=True):
+                body, _ = yield from self._settle(ask, replaced, reply)
+                bodies.append(body)
+        bodies += [None] * (len(requests) - len(bodies))
+        fallback = self._fallback if None in bodies else None
+        if self.on_failure == "extract":
+            for number, (ask, replaced) in enumerate(requests):
+                if bodies[number] is None:
+                    bodies[number] = yield from self._offline(ask, replaced)
+        self.machine.summarizer("idle")
+        return bodies, fallback
+
+    @property
+    def _fallback(self) -> str:
+        return "pruning-only" if self.on_failure == "prune" else self.on_failure
+
+    def _settle(
+        self, ask: Ask, replaced: int, reply: Reply
+    ) -> Generator[Effect, Any, tuple[str | None, SummaryError | None]]:
+        """Judge a reply and ask again as the rules above allow."""
+        halvings, retries, briefer = 2, self.policy.max_retries, ask.strategy != "brief"
+        while True:
+            self.machine.summarizer("in_progress")
+            yield self._called(ask, reply)
+            body, error = self._judged(ask, replaced, reply)
+            if error is None:
+                self.machine.summarizer("completed")
+                yield _created(ask, body, replaced, reply.seconds)
+                return body, None
+            self.machine.summarizer("failed")
+            tried, pause = ask.strategy, 0.0
+            if isinstance(error, BadSummary) and halvings:
+                halvings -= 1
+                ask, next_step = ask.halved(), "half the size"
+            elif isinstance(error, ContentFilter) and briefer:
+                briefer = False
+                ask, next_step = replace(ask, strategy="brief"), "brief"
+            elif isinstance(error, SummaryTimeout | ModelUnavailable) and retries:
+                pause = BACKOFF * 2 ** (self.policy.max_retries - retries)
+                retries, next_step = retries - 1, "retry"
+            else:
+                yield failed(error, self._fallback, strategy=tried)
+                return None, error
+            yield failed(error, next_step, strategy=tried)
+            if pause:
+                yield Wait(pause)
+            (reply,) = yield Summarize((ask,), self.offline)
+
+    def _offline(self, ask: Ask, replaced: int) -> Generator[Effect, Any, str | None]:
+        """The built-in summarizer in place of one that failed."""
+        (reply,) = yield Summarize((ask,), offline=True)
+        body, error = self._judged(ask, replaced, reply)
+        if error is not None:
+            yield failed(error, "pruning-only", strategy=ask.strategy)
             return None
-        yield failed(error, fallback, strategy=tried)
-        if pause:
-            yield Wait(pause)
-        (reply,) = yield Summarize((ask,), offline)
+        yield _created(ask, body, replaced, reply.seconds)
+        return body
 
+    def _judged(self, ask: Ask, replaced: int, reply: Reply) -> tuple[str, SummaryError | None]:
+        if reply.error is not None:
+            return "", reply.error
+        tag, saving = self.policy.summary_tag, self.policy.min_compression_ratio
+        try:
+            return judge(reply.text, ask, tag=tag, replaced_tokens=replaced, min_saving=saving), None
+        except BadSummary as error:
+            return "", error
 
-def _offline(ask: Ask, replaced: int, policy: SummaryPolicy) -> Generator[Effect, Any, str | None]:
-    (reply,) = yield Summarize((ask,), offline=True)
-    body, error = _accept(reply, ask, replaced, policy)
-    if error is not None:
-        yield failed(error, "pruning-only", strategy=ask.strategy)
-        return None
-    yield _created(ask, body, replaced, reply.seconds)
-    return body
-
-
-def _accept(reply: Reply, ask: Ask, replaced: int, policy: SummaryPolicy) -> tuple[str, SummaryError | None]:
-    if reply.error is not None:
-        return "", reply.error
-    tag, saving = policy.summary_tag, policy.min_compression_ratio
-    try:
-        return judge(reply.text, ask, tag=tag, replaced_tokens=replaced, min_saving=saving), None
-    except BadSummary as error:
-        return "", error
+    def _called(self, ask: Ask, reply: Reply) -> Emit:
+        """What one call used: tokens as the meter counts them, and money where the model's price is known."""
+        asked = 0 if self.offline else sum(ask.count(message["content"]) for message in ask.messages)
+        answered = 0 if self.offline else ask.count(reply.text)
+        cost = 0.0 if self.offline else cost_of(ask.model, asked, answered)
+        data = {
+            "kind": ask.kind,
+            "strategy": ask.strategy,
+            "model": "extract" if self.offline else ask.model,
+            "input_tokens": asked,
+            "output_tokens": answered,
+            "cost_usd": cost,
+        }
+        return Emit("compact.summary_call", data, "error" if reply.error else "ok", reply.seconds)
 
 
 def _created(ask: Ask, body: str, replaced: int, seconds: float) -> Emit:

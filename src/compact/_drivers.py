@@ -25,14 +25,16 @@ Flow = Generator[Effect, Any, Outcome]
 """A flow under way."""
 
 
-def drive(flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer, policy: SummaryPolicy) -> Outcome:
+def drive(
+    flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer | None, policy: SummaryPolicy
+) -> Outcome:
     """Run a flow on this thread."""
     answer: Any = None
     try:
         while True:
             effect = flow.send(answer)
             if isinstance(effect, Summarize):
-                chosen = offline_summarizer() if effect.offline else summarizer
+                chosen = offline_summarizer() if effect.offline or summarizer is None else summarizer
                 answer = [_ask(chosen, ask, policy.timeout) for ask in effect.asks]
             elif isinstance(effect, Wait):
                 time.sleep(effect.seconds)

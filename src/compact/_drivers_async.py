@@ -22,7 +22,7 @@ __all__ = ["adrive"]
 
 
 async def adrive(
-    flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer, policy: SummaryPolicy
+    flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer | None, policy: SummaryPolicy
 ) -> Outcome:
     """Run a flow on the event loop; the requests of one batch are made side by side."""
     answer: Any = None
@@ -30,7 +30,7 @@ async def adrive(
         while True:
             effect = flow.send(answer)
             if isinstance(effect, Summarize):
-                chosen = offline_summarizer() if effect.offline else summarizer
+                chosen = offline_summarizer() if effect.offline or summarizer is None else summarizer
                 answer = await asyncio.gather(*(_ask(chosen, ask, policy.timeout) for ask in effect.asks))
             elif isinstance(effect, Wait):
                 await asyncio.sleep(effect.seconds)

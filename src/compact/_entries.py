@@ -99,6 +99,15 @@ class Reader:
         other.dialect, other.settled = self.dialect, self.settled
         return other
 
+    def summary(self, text: str, *, first: bool, model: str) -> Any:
+        """A new host message that carries a summary.
+
+        Plain text reads alike everywhere. Until there is evidence, the model says whose rules an opening summary
+        must keep: Anthropic's lists begin with a user message.
+        """
+        unsure = first and not self.settled and "claude" in model.lower()
+        return (DIALECTS["anthropic"] if unsure else self.dialect).summary(text, first=first)
+
     def cost(self, message: Message) -> int:
         """What one message costs on the wire."""
         return message_tokens(message, self.tally)

@@ -14,6 +14,7 @@ __all__ = ["EVENT_NAMES", "Event", "Sink"]
 EVENT_NAMES: Mapping[str, str] = {
     "compact.token_estimate": "what the conversation weighs, once per preflight",
     "compact.trigger_decision": "whether a fold is due and why, once per preflight, after the plan when there is one",
+    "compact.summary_call": "a summarizer was asked: tokens used, money where the price is known, time",
     "compact.summary_created": "a summary was accepted; the summary is in the payload",
     "compact.pruned_messages": "a fold left: messages per layer, tokens before and after",
     "compact.archival": "a transcript or summary was acknowledged by the store",

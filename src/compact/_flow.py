@@ -15,10 +15,10 @@ from typing import Any
 
 from ._asks import Ask, body_of
 from ._carry import carry_out
-from ._chain import Request, summarize
+from ._chain import Chain, Request
 from ._effects import Effect, SaveSummary, SaveTranscript, failed, warning
 from ._fit import Fitted, Room, estimate, fit
-from ._job import Job, Outcome
+from ._job import SMALLEST_SUMMARY, Job, Outcome
 from ._laws import broken_by_plan
 from ._layouts import LAYOUTS
 from ._messages import History
@@ -160,9 +160,8 @@ def _summaries(
         left = BadSummary(f"{room.allowance:,} tokens are left for a summary, too few to say anything")
         yield failed(left, "pruning-only")
         return [None] * len(requests), "pruning-only"
-    bodies, fallback = yield from summarize(
-        requests, job.summary, machine, on_failure=job.policy.on_failure, offline=job.offline
-    )
+    chain = Chain(job.summary, machine, job.policy.on_failure, job.offline)
+    bodies, fallback = yield from chain.summarize(requests)
     for number, (ask, _) in enumerate(requests):
         body, limit = bodies[number], job.summary.context_max_tokens
         if body is None and ask.previous is not None and count(ask.previous) > ask.max_tokens:
@@ -177,7 +176,7 @@ def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Gen
     """The same notes in fewer tokens, or None."""
     shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit)
     request = shrink, job.reader.tally.count(notes)
-    bodies, _ = yield from summarize([request], job.summary, job.session.machine, on_failure="prune", offline=offline)
+    bodies, _ = yield from Chain(job.summary, job.session.machine, "prune", offline).summarize([request])
     return bodies[0]
 
 
@@ -187,12 +186,14 @@ def _request(job: Job, history: History, fold: Fold, room: Room) -> Request:
     old = [body_of(history[i].text) for i in fold.indices if i in history.summaries]
     envelope = job.envelope_cost()
     replaced = history.cost(fold.indices) - envelope
+    # Summaries of `in_place` stay for good and add up, so each gets a third of what it replaces at most.
+    share = max(SMALLEST_SUMMARY, replaced // 3) if job.policy.layout == "in_place" else replaced
     ask = Ask(
         source=tuple(history[i] for i in fresh),
         positions=tuple(history.positions[i] for i in fresh),
         previous="\n".join(old) if old else None,
         strategy=job.policy.strategy,
-        max_tokens=max(1, min(room.allowance - envelope, replaced - 1)),
+        max_tokens=max(1, min(room.allowance - envelope, replaced - 1, share)),
         temperature=job.summary.temperature,
         seed=job.summary.seed,
         model=job.summary.model,

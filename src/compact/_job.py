@@ -19,7 +19,7 @@ from ._policy import Policy, SummaryPolicy
 from ._session import Session
 from ._trigger import Decision, Lines
 
-__all__ = ["Job", "Outcome"]
+__all__ = ["SMALLEST_SUMMARY", "Job", "Outcome"]
 
 SMALLEST_SUMMARY = 16
 """Fewer tokens than this say nothing: a fold that leaves its summary less room is not worth making."""

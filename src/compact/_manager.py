@@ -85,6 +85,7 @@ class CompactManager:
             raise ConfigError(f"dialect {dialect!r} is unknown; use 'auto' or one of {', '.join(DIALECTS)}")
         self._config = config if config is not None else CompactConfig()
         self._summarizer = summarizer or summarizer_for(self._config.summary)
+        """None when the built-in summarizer is to write."""
         self._dialect = dialect
         self._protect = protect
         self._before_fold = before_fold
@@ -303,6 +304,7 @@ class CompactManager:
             decision=decision,
             outgoing=lambda: track.outgoing(messages),
             factor=factor,
+            offline=self._summarizer is None,
             before_fold=self._before_fold,
             archived=self._archive is not None,
         )

@@ -28,10 +28,10 @@ def offline_summarizer() -> Summarizer:
     return extract
 
 
-def summarizer_for(policy: SummaryPolicy) -> Summarizer:
-    """The summarizer that the `summary` section names."""
+def summarizer_for(policy: SummaryPolicy) -> Summarizer | None:
+    """The summarizer that the `summary` section names; None when the built-in one is to write."""
     if policy.provider == "extract":
-        return offline_summarizer()
+        return None
     raise ConfigError(
         f"summary.provider '{policy.provider}' is not available in this version; pass summarizer=… or use 'extract'"
     )

@@ -75,6 +75,12 @@ def _trigger_decision(data: Mapping[str, Any]) -> str:
     return f"fold due, {_clean(data.get('reason'))}{pruned}"
 
 
+def _summary_call(data: Mapping[str, Any]) -> str:
+    cost = f", ${data['cost_usd']:.4f}" if _is_number(data.get("cost_usd")) else ""
+    used = f"{_clean(data.get('input_tokens'))} tokens in, {_clean(data.get('output_tokens'))} out"
+    return f"{_clean(data.get('model'))}, {used}{cost}"
+
+
 def _summary_created(data: Mapping[str, Any]) -> str:
     return (
         f"{_clean(data.get('strategy'))}, {_clean(data.get('input_messages'))} messages in "
@@ -108,6 +114,7 @@ def _tell_any(data: Mapping[str, Any]) -> str:
 _TELL: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "compact.token_estimate": _token_estimate,
     "compact.trigger_decision": _trigger_decision,
+    "compact.summary_call": _summary_call,
     "compact.summary_created": _summary_created,
     "compact.pruned_messages": _pruned_messages,
     "compact.archival": _archival,
