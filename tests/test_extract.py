@@ -20,7 +20,7 @@ from compact._asks import Ask
 from compact._messages import Answer, Call, Message
 from compact._policy import SummaryPolicy
 from compact.errors import ConfigError
-from compact.models import summarizer_for
+from compact.models import offline_summarizer, summarizer_for
 from compact.models.extract import extract
 
 STRATEGIES = ("task_state", "decision_log", "code_delta", "brief")
@@ -457,7 +457,8 @@ def test_time_grows_with_length_only(unit: str) -> None:
 
 def test_the_provider_extract_is_this_one() -> None:
     """`summary.provider: extract` chooses the summarizer without a model."""
-    assert extract is summarizer_for(SummaryPolicy(provider="extract"))
+    assert summarizer_for(SummaryPolicy(provider="extract")) is None
+    assert extract is offline_summarizer()
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])

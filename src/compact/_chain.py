@@ -51,6 +51,7 @@ class Chain:
         body, error = yield from self._settle(ask, replaced, reply)
         bodies = [body]
         if rest and not isinstance(error, BadSummary):
+            self.machine.summarizer("in_progress")
             replies = yield Summarize(tuple(ask for ask, _ in rest), self.offline)
             for (ask, replaced), reply in zip(rest, replies, strict=True):
                 body, _ = yield from self._settle(ask, replaced, reply)
@@ -98,6 +99,7 @@ class Chain:
             yield failed(error, next_step, strategy=tried)
             if pause:
                 yield Wait(pause)
+            self.machine.summarizer("in_progress")
             (reply,) = yield Summarize((ask,), self.offline)
 
     def _offline(self, ask: Ask, replaced: int) -> Generator[Effect, Any, str | None]:
