@@ -139,6 +139,7 @@ class Host:
         self.whole: list[Item] = []
         self.sent: list[Item] = []
         self.before: list[Item] | None = None
+        self.seen = 0
         self.open: list[str] = []
         self.lost: list[str] = []
         self.calls = 0
@@ -220,7 +221,7 @@ class Host:
             events=self.bench.recorder.events[told:],
         )
         self.folds = len(folds)
-        self.before = out if self.kind == "copies" else None
+        self.before, self.seen = (None, 0) if self.kind == "keeps" else (out, len(given))
         if self.kind == "keeps":
             self.sent = out
 
@@ -243,8 +244,11 @@ class Host:
         if policy.layout == "in_place" and not repaired:
             self.note("users", [item for item in given if _is_user(item) and id(item) not in there])
             if not self.altered:
-                newest = given[-policy.retention_window :]
-                self.note("window", [item for item in newest if id(item) not in there])
+                # A host that passes everything again sees its folds replayed: the window is that of what would go out.
+                current = given if self.before is None else [*self.before, *given[self.seen :]]
+                texts = {json.dumps(item) for item in out}
+                newest = current[-policy.retention_window :]
+                self.note("window", [item for item in newest if json.dumps(item) not in texts])
         if folded:
             usage, budget = self._usage(out), self.manager.config.budget
             self.note("budget", [f"{usage} of {budget}"] if usage > budget else [])
