@@ -221,7 +221,7 @@ class Host:
             events=self.bench.recorder.events[told:],
         )
         self.folds = len(folds)
-        self.before, self.seen = (None, 0) if self.kind == "keeps" else (out, len(given))
+        self.before, self.seen = (None, 0) if self.kind == "keeps" else (list(out), len(given))
         if self.kind == "keeps":
             self.sent = out
 
@@ -523,6 +523,21 @@ def test_a_low_threshold_is_no_budget(layout: str) -> None:
         host.word("u", 30)
         host.word("a", 30)
         host.preflight()
+    assert ([], False) == (host.wrong, host.full)
+
+
+@pytest.mark.spec("S38")
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_folds_needs_no_mending(layout: str, dialect: str) -> None:
+    """Many orphans in a list far below the budget fold away; what mending them would cost is not held against it."""
+    host = Bench(layout, dialect, window_rounds=1, keep_recent_turns=1).host("keeps")
+    host.word("u", 3)
+    for _ in range(34):
+        host.answers_nothing()
+    host.word("u", 3)
+    host.word("a", 3)
+    host.manual()
     assert ([], False) == (host.wrong, host.full)
 
 
