@@ -68,8 +68,8 @@ class Archive:
             "range": fold.range,
             "tokens_before": fold.tokens_before,
             "tokens_after": fold.tokens_after,
-            "positions": positions,
-            "gone_calls": sorted(outcome.history.abandoned),
+            "positions": outcome.positions,
+            "gone_calls": sorted(outcome.abandoned),
             "folds": [
                 {"positions": [positions[i] for i in one.indices], "summary": body}
                 for one, body in zip(outcome.plan.folds, outcome.bodies, strict=True)

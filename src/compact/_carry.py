@@ -1,4 +1,4 @@
-"""Carry a plan out and weigh the result: splice, mend what arrived broken, read what was made, check the laws.
+"""Carry a plan out and weigh the result: splice, read what was made, mend, check the laws.
 
 Owns: the step from a plan and its summaries to a list that may leave. Must never: let a broken law pass.
 """
@@ -13,6 +13,7 @@ from ._entries import Entry
 from ._fit import Room
 from ._job import Job, Outcome
 from ._laws import FoldCase, broken_law
+from ._mend import mend
 from ._messages import History
 from ._plan import Clip, Fold, Plan
 from ._splice import Piece, shorten, splice
@@ -33,39 +34,41 @@ def carry_out(
 ) -> Outcome | LawViolation:
     """The new list, or the law that it would break."""
     pieces, version = _spliced(job, history, raws, plan, bodies, step)
-    made = [(piece, _entry(job, history, raws, entries, piece)) for piece in pieces]
-    made, repairs = _mended(job, made)
-    after = job.history([entry for _, entry in made])
+    made = [_entry(job, history, raws, entries, piece) for piece in pieces]
+    mended = mend(job.reader, [piece.raw for piece in pieces], made)
+    after = job.history(mended.entries)
+    sources = [pieces[origin].slot if isinstance(origin, int) else None for origin in mended.origins]
     case = FoldCase(
         before=history,
         plan=plan,
         after=after,
-        sources=tuple(piece.slot for piece, _ in made),
+        sources=tuple(sources),
         policy=job.policy,
         fixed=room.fixed,
         budget=room.budget,
         allowance=room.allowance,
         problems=tuple(problem.message for problem in job.reader.dialect.problems(after.messages)),
         squeezed=job.squeeze,
-        kept_identical=all(piece.raw is raws[piece.slot] for piece, _ in made if isinstance(piece.slot, int)),
+        kept_identical=all(piece.raw is raws[piece.slot] for piece in pieces if isinstance(piece.slot, int)),
     )
     if (violation := broken_law(case, "list")) is not None:
         return violation
     total = room.fixed + after.total
+    before = [_kept_index(piece, raws) for piece in pieces]
     return Outcome(
         changed=True,
         plan=plan,
         history=history,
-        raws=[piece.raw for piece, _ in made],
-        entries=[entry for _, entry in made],
-        slots=tuple(_origin(piece, entry, raws) for piece, entry in made),
+        raws=mended.raws,
+        entries=mended.entries,
+        slots=tuple(_slot(origin, before, made) for origin in mended.origins),
         bodies=tuple(bodies),
         step=step,
         version=version,
         tokens_before=job.usage.total,
         tokens_after=round(total * job.factor),
         below_trigger=total < room.trigger,
-        repairs=repairs,
+        repairs=mended.sentences,
     )
 
 
@@ -105,26 +108,6 @@ def _entry(job: Job, history: History, raws: Sequence[Any], entries: Sequence[En
     return Entry(message, job.reader.cost(message), position, summary=isinstance(piece.slot, Fold))
 
 
-def _mended(job: Job, made: list[tuple[Piece, Entry]]) -> tuple[list[tuple[Piece, Entry]], tuple[str, ...]]:
-    """The list by the provider's rules: what arrived broken is repaired, and each repair has its sentence."""
-    dialect = job.reader.dialect
-    messages = [entry.message for _, entry in made]
-    if not made or not dialect.problems(messages):
-        return made, ()
-    mended, sentences = dialect.repair(messages)
-    known = {id(entry.message): (piece, entry) for piece, entry in made}
-    position = max(entry.position for _, entry in made)
-    return [
-        known.get(id(message)) or (Piece(message.raw, None), Entry(message, job.reader.cost(message), position))
-        for message in mended
-    ], tuple(sentences)
-
-
-def _origin(piece: Piece, entry: Entry, raws: Sequence[Any]) -> int | Entry:
-    index = _kept_index(piece, raws)
-    return entry if index is None else index
-
-
 def _kept_index(piece: Piece, raws: Sequence[Any]) -> int | None:
     """The index a piece had before, when it is one of the messages that came in."""
     if isinstance(piece.slot, int):
@@ -132,3 +115,11 @@ def _kept_index(piece: Piece, raws: Sequence[Any]) -> int | None:
     if isinstance(piece.slot, Fold):
         return next((i for i in piece.slot.indices if raws[i] is piece.raw), None)
     return None
+
+
+def _slot(origin: int | Entry, before: Sequence[int | None], made: Sequence[Entry]) -> int | Entry:
+    """Where a message that goes out stood before the fold; its entry when the fold or a repair made it."""
+    if not isinstance(origin, int):
+        return origin
+    index = before[origin]
+    return made[origin] if index is None else index

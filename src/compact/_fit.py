@@ -39,10 +39,14 @@ class Room:
     """What one summary may cost, its marker and its message included."""
     least: int = 0
     """What a summary costs that says anything at all."""
-    reserve: int = 0
-    """What mending a history that arrived broken may add."""
+    share: float = 1.0
+    """The part of what it replaces that a summary may cost, where summaries stay for good and add up."""
     target: int = 0
     """Where a layout of several folds may stop; 0 asks for all of them."""
+
+    def for_summary(self, replaced: int) -> int:
+        """What the summary of so many tokens may cost."""
+        return min(self.allowance, replaced, max(self.least, int(replaced * self.share)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,10 @@ def fit(history: History, policy: Policy, layout: Layout, room: Room) -> Fitted:
 
 def estimate(history: History, plan: Plan, room: Room) -> int:
     """What the list would cost after this plan, each summary taken at its full allowance."""
-    cost = room.fixed + room.reserve
+    cost = room.fixed
     for slot in plan.slots:
         if isinstance(slot, Fold):
-            cost += min(room.allowance, history.cost(slot.indices))
+            cost += room.for_summary(history.cost(slot.indices))
         elif isinstance(slot, Clip):
             cost += _clipped_cost(history, slot.index, slot.tokens)
         else:
@@ -184,9 +188,9 @@ def _clip(history: History, plan: Plan, room: Room) -> Plan:
 def _insufficient(history: History, policy: Policy, plan: Plan, room: Room) -> InsufficientBudget:
     """Name what does not fit, by how much, and what would help."""
     pinned = history.cost(sorted(history.pinned))
-    needed = max(room.allowance, room.least if history.summaries & plan.folded else 0)
-    summary = sum(min(needed, history.cost(fold.indices)) for fold in plan.folds)
-    cost = estimate(history, plan, replace(room, allowance=needed))
+    room = replace(room, allowance=max(room.allowance, room.least if history.summaries & plan.folded else 0))
+    summary = sum(room.for_summary(history.cost(fold.indices)) for fold in plan.folds)
+    cost = estimate(history, plan, room)
     rest = cost - room.fixed - pinned - summary
     parts = f"tools and fixed parts {room.fixed:,} + pinned {pinned:,} + summary {summary:,} + what must stay {rest:,}"
     if pinned + room.fixed > room.budget:

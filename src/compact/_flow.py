@@ -18,9 +18,10 @@ from ._carry import carry_out
 from ._chain import Chain, Request
 from ._effects import Effect, SaveSummary, SaveTranscript, failed, warning
 from ._fit import Fitted, Room, estimate, fit
-from ._job import SMALLEST_SUMMARY, Job, Outcome
+from ._job import Job, Outcome
 from ._laws import broken_by_plan
 from ._layouts import LAYOUTS
+from ._mend import Mended, mend
 from ._messages import History
 from ._plan import Fold, Layout, Plan
 from ._reports import cannot_fit, decided, estimated, pruned
@@ -58,7 +59,8 @@ def plan_for(job: Job, history: History) -> Fitted:
     fitted = fit(history, job.policy, chosen, job.room(history))
     room = fitted.room
     if job.squeeze and fitted.plan.folds:
-        room = replace(room, allowance=min(job.summary.max_tokens, room.allowance + room.budget - fitted.cost))
+        most = job.summary.max_tokens + job.envelope_cost()
+        room = replace(room, allowance=min(most, room.allowance + room.budget - fitted.cost))
     worth = [fold for fold in fitted.plan.folds if min(room.allowance, history.cost(fold.indices)) > room.least]
     gentler = fitted.plan.only(worth)
     plan = gentler if estimate(history, gentler, room) <= room.budget else fitted.plan
@@ -69,7 +71,9 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     session, machine = job.session, job.session.machine
     machine.to("in_progress")
     machine.enter("selecting")
-    raws, entries = job.outgoing()
+    arrived, arrived_entries = job.outgoing()
+    mended = mend(job.reader, arrived, arrived_entries)
+    raws, entries = mended.raws, mended.entries
     history = job.history(entries)
     try:
         fitted = plan_for(job, history)
@@ -100,7 +104,7 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         return _unchanged(job, BadSummary("this fold failed before, and there is nothing new to fold"))
     yield decided(job, None, plan, history)
 
-    step = yield SaveTranscript(raws)
+    step = yield SaveTranscript(arrived)
     if isinstance(step, ArchiveError):
         yield failed(step, "unchanged")
         return _unchanged(job, step)
@@ -116,7 +120,7 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         session.failed_at = asked
         yield failed(outcome, "unchanged")
         return _unchanged(job, outcome)
-    outcome = replace(outcome, fallback=fallback)
+    outcome = _told(replace(outcome, fallback=fallback), mended, job.history(arrived_entries))
     if outcome.repairs:
         yield warning("repaired_history", "low", "; ".join(outcome.repairs))
     acknowledged = yield SaveSummary(outcome)
@@ -130,6 +134,20 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     machine.enter("idle")
     machine.to("completed" if outcome.below_trigger else "needed")
     return outcome
+
+
+def _told(outcome: Outcome, mended: Mended, arrived: History) -> Outcome:
+    """The outcome in terms of the list that arrived, which may have been mended before it was folded."""
+    assert outcome.plan is not None
+    gone = [mended.origins[i] for i in (*outcome.plan.folded, *(clip.index for clip in outcome.plan.clips))]
+    return replace(
+        outcome,
+        slots=tuple(mended.origins[slot] if isinstance(slot, int) else slot for slot in outcome.slots),
+        gone=tuple(origin for origin in gone if isinstance(origin, int)),
+        positions=arrived.positions,
+        abandoned=arrived.abandoned,
+        repairs=(*mended.sentences, *outcome.repairs),
+    )
 
 
 def _too_little(job: Job, history: History, plan: Plan, room: Room) -> bool:
@@ -186,14 +204,13 @@ def _request(job: Job, history: History, fold: Fold, room: Room) -> Request:
     old = [body_of(history[i].text) for i in fold.indices if i in history.summaries]
     envelope = job.envelope_cost()
     replaced = history.cost(fold.indices) - envelope
-    # Summaries of `in_place` stay for good and add up, so each gets a third of what it replaces at most.
-    share = max(SMALLEST_SUMMARY, replaced // 3) if job.policy.layout == "in_place" else replaced
+    limit = room.for_summary(history.cost(fold.indices)) - envelope
     ask = Ask(
         source=tuple(history[i] for i in fresh),
         positions=tuple(history.positions[i] for i in fresh),
         previous="\n".join(old) if old else None,
         strategy=job.policy.strategy,
-        max_tokens=max(1, min(room.allowance - envelope, replaced - 1, share)),
+        max_tokens=max(1, min(limit, replaced - 1)),
         temperature=job.summary.temperature,
         seed=job.summary.seed,
         model=job.summary.model,

@@ -19,12 +19,10 @@ from ._policy import Policy, SummaryPolicy
 from ._session import Session
 from ._trigger import Decision, Lines
 
-__all__ = ["SMALLEST_SUMMARY", "Job", "Outcome"]
+__all__ = ["Job", "Outcome"]
 
 SMALLEST_SUMMARY = 16
 """Fewer tokens than this say nothing: a fold that leaves its summary less room is not worth making."""
-MEND_TOKENS = 24
-"""What one mended pair may cost: an answer that says there was none, or the words around an orphan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,8 @@ class Job:
     lines: Lines
     decision: Decision
     outgoing: Callable[[], tuple[list[Any], list[Entry]]]
+    fixed: int = 0
+    """Tokens that every request carries besides its messages, as counted: the tools, the reply's primer."""
     factor: float = 1.0
     forced: bool = False
     """Whether the fold was asked for, not due: by a person, or by a provider's overflow."""
@@ -63,15 +63,15 @@ class Job:
 
     def room(self, history: History) -> Room:
         """The tokens there are, as the meter counts them."""
-        fixed = max(0, round(self.usage.total / self.factor) - history.total)
         trigger, budget = int(self.lines.trigger / self.factor), int(self.lines.budget / self.factor)
         least = self.envelope_cost() + SMALLEST_SUMMARY
-        kept = fixed + history.cost(sorted(history.pinned))
+        kept = self.fixed + history.cost(sorted(history.pinned))
         # Where even a bare list would be over the trigger, the summary has its share of what the budget leaves.
         free = trigger - kept if (trigger - kept) // 4 >= least else max(0, budget - kept)
         target = 0 if self.forced else int(self.policy.target_pct * (self.decision.line or 0) / self.factor)
-        allowance = min(self.summary.max_tokens, free // 4)
-        return Room(fixed, trigger, budget, allowance, least, MEND_TOKENS * history.loose_ends, target)
+        allowance = min(self.summary.max_tokens + self.envelope_cost(), free // 4)
+        share = 1 / 3 if self.policy.layout == "in_place" else 1.0
+        return Room(self.fixed, trigger, budget, allowance, least, share, target)
 
     def envelope_cost(self) -> int:
         """What a summary costs besides its body."""
@@ -90,7 +90,13 @@ class Outcome:
     raws: list[Any] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     slots: tuple[int | Entry, ...] = ()
-    """For each message that goes out: the index it had, or the entry that was made for it."""
+    """For each message that goes out: the index it had in the host's list, or the entry that was made for it."""
+    gone: tuple[int, ...] = ()
+    """Indices of the host's list that folded or were clipped."""
+    positions: tuple[int, ...] = ()
+    """Where each message of the host's list stood in the session."""
+    abandoned: frozenset[str] = frozenset()
+    """Calls of the host's list that got no answer and are not waited for."""
     bodies: tuple[str | None, ...] = ()
     step: int = 0
     version: int = 0

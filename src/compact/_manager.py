@@ -22,7 +22,8 @@ from ._events import Sink
 from ._flow import flow, plan_for
 from ._job import Job, Outcome
 from ._journal import Journal
-from ._meter import Tally, counter_for, reported_input, tools_tokens
+from ._mend import mend
+from ._meter import REPLY_PRIMER, Tally, counter_for, reported_input, tools_tokens
 from ._plan import Plan
 from ._redact import Redactor
 from ._rooms import Room, Rooms
@@ -303,6 +304,7 @@ class CompactManager:
             lines=lines,
             decision=decision,
             outgoing=lambda: track.outgoing(messages),
+            fixed=tools_cost + REPLY_PRIMER,
             factor=factor,
             offline=self._summarizer is None,
             before_fold=self._before_fold,
@@ -356,8 +358,7 @@ class CompactManager:
     def _fold(self, call: _Call, outcome: Outcome) -> tuple[FoldRecord, Record]:
         """What a fold leaves in the session's history, and what replays it."""
         assert outcome.plan is not None
-        gone = [*outcome.plan.folded, *(clip.index for clip in outcome.plan.clips)]
-        record = call.track.record_of(outcome.slots, gone, outcome.step, outcome.version)
+        record = call.track.record_of(outcome.slots, outcome.gone, outcome.step, outcome.version)
         return call.room.session.fold_record(call.job.decision.reasons, call.job.note, outcome.plan, outcome), record
 
     def _finish(self, call: _Call, outcome: Outcome) -> Any:
@@ -371,12 +372,10 @@ class CompactManager:
             return outcome.raws
         session.sent = round(call.job.usage.total / call.job.factor)
         if track.late:
-            raws, entries = track.outgoing(call.messages)
-            mended, sentences = call.job.reader.dialect.repair([entry.message for entry in entries])
-            raw_of = {id(entry.message): raw for entry, raw in zip(entries, raws, strict=True)}
-            if sentences:
-                self._journal.emit(call.room, warning("repaired_history", "low", "; ".join(sentences)))
-            return [raw_of.get(id(message), message.raw) for message in mended]
+            mended = mend(call.job.reader, *track.outgoing(call.messages))
+            if mended.sentences:
+                self._journal.emit(call.room, warning("repaired_history", "low", "; ".join(mended.sentences)))
+            return mended.raws
         return call.messages if track.record is None else track.outgoing(call.messages)[0]
 
     # -- what a call needs -------------------------------------------------------------------------------------------

@@ -142,14 +142,6 @@ class History(Sequence[Message]):
         return frozenset(call for i, ids in pair(self.messages)[1].items() if i not in waits for call in ids)
 
     @cached_property
-    def loose_ends(self) -> int:
-        """How many calls have no answer and how many answers no call: each may have to be mended."""
-        missing = sum(map(len, pair(self.messages)[1].values()))
-        answers = sum(len(message.answers) for message in self.messages)
-        calls = sum(len(message.calls) for message in self.messages)
-        return missing + answers - (calls - missing)
-
-    @cached_property
     def pinned(self) -> frozenset[int]:
         """Indices of all messages of pinned blocks."""
         return frozenset(i for block in self.blocks if block.pinned for i in block.indices)

@@ -134,8 +134,7 @@ class Session:
         self.step, self.version = fold.step, fold.version
         self.folds.append(fold)
         self.memory.remember(record)
-        assert outcome.history is not None
-        self.memory.gone_calls |= outcome.history.abandoned
+        self.memory.gone_calls |= outcome.abandoned
         rounds = rounds_of(outcome.entries)
         track.attach(record, record.size)
         track.rest_here(rounds)
