@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -721,7 +721,6 @@ summaries = st.fixed_dictionaries(
 
 
 @pytest.mark.spec("S26")
-@settings(max_examples=60, deadline=None)
 @given(policy=policies, summary=summaries)
 def test_a_dumped_config_loads_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, policy: dict[str, Any], summary: dict[str, Any]
@@ -737,7 +736,6 @@ def test_a_dumped_config_loads_as_it_was(
 
 
 @pytest.mark.spec("L30")
-@settings(max_examples=60, deadline=None)
 @given(first=policies, second=policies)
 def test_changing_is_like_having_said_it_at_once(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     """A change over a configuration equals one made from both, whatever was set before."""
@@ -745,7 +743,6 @@ def test_changing_is_like_having_said_it_at_once(first: Mapping[str, Any], secon
 
 
 @pytest.mark.spec("S27")
-@settings(max_examples=60, deadline=None)
 @given(
     trigger=st.floats(0.01, 1),
     turns=st.integers(1, 10**6),

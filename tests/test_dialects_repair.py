@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compact._dialects import DIALECTS
@@ -178,7 +178,6 @@ MOVES = st.lists(
 
 @pytest.mark.spec("T22")
 @pytest.mark.parametrize("name", DIALECTS)
-@settings(max_examples=400, deadline=None)
 @given(moves=MOVES)
 @example(moves=[("empty", ())])
 @example(moves=[("thought", ())])
@@ -204,7 +203,6 @@ def test_repair_makes_any_list_valid(name: str, moves: list[Move]) -> None:
 
 @pytest.mark.spec("T22")
 @pytest.mark.parametrize("name", DIALECTS)
-@settings(max_examples=300, deadline=None)
 @given(moves=MOVES)
 def test_repair_loses_nothing_that_was_said(name: str, moves: list[Move]) -> None:
     """Every text and result is there once after a repair, the protected ones protected; no user tells what a tool said.

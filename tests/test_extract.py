@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compact._asks import Ask
@@ -383,7 +383,6 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     source=st.lists(messages, max_size=12),
     previous=st.none() | texts,

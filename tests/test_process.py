@@ -6,6 +6,7 @@ import asyncio
 import copy
 import gc
 import inspect
+import os
 import random
 import re
 import subprocess
@@ -621,7 +622,8 @@ def test_ten_thousand_strange_conversations() -> None:
         for pattern in ("utra" * 3, "ua" * 6)
     ]
     fine = 0
-    for seed in range(10_000):
+    cases = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else 10_000
+    for seed in range(cases):
         dice = random.Random(seed)
         messages: list[Any] = list(dice.choice(dialects))
         strange = False
@@ -633,7 +635,7 @@ def test_ten_thousand_strange_conversations() -> None:
             fine += survives(managers[seed % 25 == 0], f"case-{seed % 100}-{seed}", messages)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
-    assert 2_000 <= fine <= 9_000
+    assert 0.2 <= fine / cases <= 0.9
 
 
 # -- the package itself ----------------------------------------------------------------------------------------------

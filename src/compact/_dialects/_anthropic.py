@@ -35,6 +35,7 @@ from ._base import (
     json_text,
     orphan_text,
     part_text,
+    role_of_plain,
     spoken,
     text_of,
     with_fields,
@@ -52,10 +53,8 @@ class AnthropicDialect:
 
     def read(self, raw: Any) -> Message:
         """The host message as a `Message`; a user message with nothing but tool results gets the role `tool`."""
-        if type(raw) is dict and len(raw) == 2:
-            said, content = raw.get("role"), raw.get("content")
-            if type(content) is str and type(said) is str and (role := _ROLES.get(said)) is not None:
-                return Message(role, content, raw)
+        if (role := role_of_plain(raw, _ROLES)) is not None:
+            return Message(role, raw["content"], raw)
         return guarded(lambda fields: _read(raw, fields), raw)
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:

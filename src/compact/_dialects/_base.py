@@ -29,7 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .._messages import Message, as_mapping
+from .._messages import Message, Role, as_mapping
 from ..errors import InvalidMessage
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "one_line",
     "orphan_text",
     "part_text",
+    "role_of_plain",
     "spoken",
     "text_of",
     "with_fields",
@@ -128,6 +129,14 @@ class Dialect(Protocol):
         A valid list comes back as it is, and an empty one stays empty: there is nothing in it to mend.
         """
         ...
+
+
+def role_of_plain(raw: Any, roles: Mapping[str, Role]) -> Role | None:
+    """The role of a dict that is nothing but a role and a text, as most messages are; None for any other."""
+    if type(raw) is not dict or len(raw) != 2 or type(raw.get("content")) is not str:
+        return None
+    said = raw.get("role")
+    return roles.get(said) if type(said) is str else None
 
 
 def guarded(read: Callable[[Mapping[str, Any]], Message], raw: Any) -> Message:

@@ -31,6 +31,7 @@ from ._base import (
     json_text,
     list_of,
     orphan_text,
+    role_of_plain,
     text_of,
     with_fields,
 )
@@ -48,10 +49,8 @@ class ChatDialect:
 
     def read(self, raw: Any) -> Message:
         """The host message as a `Message`."""
-        if type(raw) is dict and len(raw) == 2:
-            said, content = raw.get("role"), raw.get("content")
-            if type(content) is str and type(said) is str and (role := _PLAIN.get(said)) is not None:
-                return Message(role, content, raw)
+        if (role := role_of_plain(raw, _PLAIN)) is not None:
+            return Message(role, raw["content"], raw)
         return guarded(lambda fields: _read(raw, fields), raw)
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from ._base import (
     one_line,
     orphan_text,
     part_text,
+    role_of_plain,
     spoken,
     text_of,
     with_fields,
@@ -65,10 +66,8 @@ class ResponsesDialect:
 
     def read(self, raw: Any) -> Message:
         """The host item as a `Message`."""
-        if type(raw) is dict and len(raw) == 2:
-            said, content = raw.get("role"), raw.get("content")
-            if type(content) is str and type(said) is str and (role := _ROLES.get(said)) is not None:
-                return Message(role, content, raw, fragment=role == "assistant")
+        if (role := role_of_plain(raw, _ROLES)) is not None:
+            return Message(role, raw["content"], raw, fragment=role == "assistant")
         return guarded(lambda fields: _read(raw, fields), raw)
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:
