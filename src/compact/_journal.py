@@ -36,6 +36,8 @@ class Journal:
 
     def emit(self, room: Room, effect: Emit) -> None:
         """Send an event to every sink, and hold it for the archive."""
+        if self._archive is None and not self._sinks:
+            return
         session = room.session
         event = Event(effect.name, session.id, session.step, time.time(), effect.duration, effect.status, effect.data)
         if self._archive is not None:

@@ -25,6 +25,7 @@ from ._journal import Journal
 from ._mend import mend
 from ._meter import REPLY_PRIMER, Tally, counter_for, reported_input, tools_tokens
 from ._plan import Plan
+from ._policy import Policy
 from ._redact import Redactor
 from ._rooms import Room, Rooms
 from ._session import FoldRecord, Session
@@ -98,6 +99,7 @@ class CompactManager:
         self._rooms = Rooms(self._see_off)
         self._gone: dict[str, tuple[int, int, dict[str, str]]] = {}
         self._tallies: dict[tuple[str, str], Tally] = {}
+        self._last_lines: tuple[Policy, int, int | None, Lines] | None = None
         self._pending: CompactConfig | None = None
         self._changes: list[dict[str, Any]] = []
         self._said_unredacted = self._config.redaction.enabled
@@ -290,7 +292,7 @@ class CompactManager:
         track = session.track(messages, reader, tools, peek=peek)
         policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named)
         own_window = config.window if named == config.model else window_of(named)
-        lines = lines_for(policy, window or own_window, reserve_output=reserve_output)
+        lines = self._lines(policy, window or own_window, reserve_output)
         factor = session.factor or 1 + reader.tally.margin
         decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
         if decision and track.reread(messages, reader):
@@ -403,6 +405,14 @@ class CompactManager:
         for track in session.tracks:
             track.recost(session.reader)
         return session.reader
+
+    def _lines(self, policy: Policy, window: int, reserve_output: int | None) -> Lines:
+        """The lines of this call, which are nearly always those of the last one."""
+        known = self._last_lines
+        if known is None or known[0] is not policy or known[1:3] != (window, reserve_output):
+            known = policy, window, reserve_output, lines_for(policy, window, reserve_output=reserve_output)
+            self._last_lines = known
+        return known[3]
 
     def _tally(self, counter: str, model: str) -> Tally:
         tally = self._tallies.get((counter, model))

@@ -104,7 +104,7 @@ class Track:
     def follow(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
         """Take over `messages`, of which the first `same` are known; the last of them may have been written on."""
         if same and messages[same - 1] is self.raws[same - 1]:
-            same -= reader.message(messages[same - 1], same - 1) != self.entries[same - 1].message
+            same -= self._written_on(same - 1, reader)
         if same < len(self.raws):
             self._truncate(same)
         if self.host is not messages:
@@ -139,6 +139,18 @@ class Track:
         self._recount()
         if self.record is not None:
             self.attach(self.record, self.replayed)
+
+    def _written_on(self, index: int, reader: Reader) -> bool:
+        """Whether a message was changed in place since it was read."""
+        raw, message = self.raws[index], self.entries[index].message
+        if (
+            type(raw) is dict
+            and len(raw) == 2
+            and raw.get("content") is message.text
+            and raw.get("role") == message.role
+        ):
+            return False  # nothing but a role and the very text that was read
+        return reader.message(raw, index) != message
 
     def _append(self, raw: Any, index: int, reader: Reader) -> None:
         message = reader.message(raw, index)

@@ -38,6 +38,9 @@ class SinkList:
                     self._complained.add(number)
                     self.complain(f"sink {self._given[number]!r} failed and is counted from now on: {error!r}")
 
+    def __bool__(self) -> bool:
+        return bool(self._sinks)
+
     def complain(self, text: str) -> None:
         """Say something that no sink can carry."""
         log.warning("%s", text)
