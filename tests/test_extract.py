@@ -467,3 +467,12 @@ def test_a_provider_that_is_not_there_says_what_to_do(provider: Any) -> None:
         summarizer_for(SummaryPolicy(provider=provider))
     expected = f"summary.provider '{provider}' is not available in this version; pass summarizer=… or use 'extract'"
     assert expected == str(caught.value)
+
+
+def test_a_sentence_wrapped_at_the_end_of_a_line_stays_whole() -> None:
+    """A hard-wrapped sentence is kept as one; the lines of a list stay apart."""
+    wrapped = (
+        "Please write the plan for the flaky outbox test, and then\nmerge it into the proration branch.\n- one\n- two"
+    )
+    summary = extract(ask(user(wrapped), *(says(f"Reading part {n} of the module now.") for n in range(20))))
+    assert "Please write the plan for the flaky outbox test, and then merge it into the proration branch." in summary

@@ -74,6 +74,7 @@ _INVISIBLE = {
     **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
 }
 _MARKER = re.compile(r"<(?=\s?/?\s?COMPACT-SUMMARY)", re.I)
+_WRAPPED = 50
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[\"'`(\[]?[A-Z0-9])")
 _PIECE = re.compile(rf".{{1,{_CHUNK}}}(?:(?<=[\s,;])|$)|.{{1,{_CHUNK}}}")
 BULLET = re.compile(r"^\s*(?:\d+→|(?:[-*•>#]{1,6}|\d{1,6}[.)]|\[[ xX]\])\s)\s*")
@@ -160,8 +161,22 @@ def pieces_of(text: str, split: Callable[[str], Iterable[str]] = lambda line: (l
 
 
 def sentences_of(text: str) -> Iterator[str]:
-    """The sentences of a text; no sentence runs over the end of a line."""
-    return pieces_of(text, _SENTENCE.split)
+    """The sentences of a text. A sentence that was wrapped at the end of a line is one; a list stays a list."""
+    return pieces_of("\n".join(_unwrapped(text)), _SENTENCE.split)
+
+
+def _unwrapped(text: str) -> Iterator[str]:
+    """The lines of a text, with those joined that go on in the middle of a sentence."""
+    parts: list[str] = []
+    for line in text.split("\n"):
+        goes_on = parts and len(parts[-1]) >= _WRAPPED and not parts[-1].rstrip().endswith((".", "!", "?", ":"))
+        if goes_on and line[:1].islower():
+            parts.append(line)
+            continue
+        if parts:
+            yield " ".join(parts)
+        parts = [line]
+    yield " ".join(parts)
 
 
 def cut(text: str, width: int) -> str:
