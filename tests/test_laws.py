@@ -602,7 +602,7 @@ def test_a_fold_that_failed_is_finished_too() -> None:
     manager = managed(retention_window=2, model=model, on_failure="raise", summary={"max_retries": 0})
     with pytest.raises(ModelUnavailable):
         manager.manual_compact("s", chat("suaaaaaaau"))
-    assert ("needed", 9) == (manager.session("s").state, manager.config.policy.retention_window)
+    assert ("not_needed", 9) == (manager.session("s").state, manager.config.policy.retention_window)
 
 
 @pytest.mark.spec("L24")
@@ -634,7 +634,7 @@ def test_a_fold_that_is_interrupted_comes_to_rest() -> None:
     with pytest.raises(KeyboardInterrupt):
         manager.manual_compact("s", messages)
     view = manager.session("s")
-    assert ("needed", "idle", "idle", ()) == (view.state, view.phase, view.summary_state, view.folds)
+    assert ("not_needed", "idle", "idle", ()) == (view.state, view.phase, view.summary_state, view.folds)
     assert 5 == len(manager.manual_compact("s", messages))
 
 

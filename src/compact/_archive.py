@@ -10,7 +10,8 @@ and whoever finds it taken moves on to the next number.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ._entries import KEPT_RECORDS, Entry, Reader, Record
@@ -44,7 +45,8 @@ class Archive:
         while True:
             key = transcript_key(session.id, step)
             try:
-                self._store.put(key, data)
+                with _typed("archive a transcript"):
+                    self._store.put(key, data)
             except KeyTaken:
                 step += 1
             else:
@@ -93,7 +95,8 @@ class Archive:
         }
         key = summary_key(session.id, fold.step)
         data = self._json(value)
-        self._store.put(key, data, if_absent=False)
+        with _typed("archive a summary"):
+            self._store.put(key, data, if_absent=False)
         return key, len(data)
 
     def save_events(self, session_id: str, events: Iterable[Event]) -> None:
@@ -102,7 +105,8 @@ class Archive:
         collect = redacting(lambda event: lines.append(event_json(event).encode("ascii")), self._redactor)
         for event in events:
             collect(event)
-        self._store.append(events_key(session_id), lines)
+        with _typed("archive events"):
+            self._store.append(events_key(session_id), lines)
 
     def transcript(self, session_id: str, step: int | None = None) -> list[Any]:
         """The messages before the fold of this step, or before the newest one."""
@@ -111,27 +115,36 @@ class Archive:
             if not steps:
                 raise KeyMissing(f"nothing is archived for session {session_id!r}")
             step = steps[-1]
-        data = self._store.get(transcript_key(session_id, step))
+        data = self._get(transcript_key(session_id, step))
         return [json.loads(line) for line in data.splitlines() if line.strip()]
 
     def load(self, session: Session, reader: Reader) -> None:
         """Bring back what a session knew: its step, its summaries, and the folds that can be replayed."""
-        session.step = max(self._steps(session.id, "transcript-pre-compact-"), default=0)
-        for step in self._steps(session.id, "summary-")[-KEPT_RECORDS:]:
+        step = max(self._steps(session.id, "transcript-pre-compact-"), default=0)
+        folds: list[FoldRecord] = []
+        for number in self._steps(session.id, "summary-")[-KEPT_RECORDS:]:
             try:
-                value = json.loads(self._store.get(summary_key(session.id, step)))
+                value = json.loads(self._get(summary_key(session.id, number)))
                 fold, record = _fold_record(value), _record(value, session, reader)
+                gone = set(value["gone_calls"])
             except (ArchiveError, InvalidMessage, ValueError, KeyError, TypeError, IndexError):
-                continue  # a record that cannot be read only costs a new summary
-            session.folds.append(fold)
-            session.version = max(session.version, fold.version)
+                continue  # a record that cannot be read costs a new summary, and the knowledge of that one
+            folds.append(fold)
             session.memory.remember(record)
-            session.memory.gone_calls.update(value["gone_calls"])
+            session.memory.gone_calls |= gone
+        session.folds, session.step = folds, step
+        session.version = max((fold.version for fold in folds), default=0)
 
     def _steps(self, session_id: str, name: str) -> list[int]:
         prefix = f"{place_of(session_id)}/{name}"
-        numbers = (key[len(prefix) :].split(".")[0] for key in self._store.list(prefix))
+        with _typed("list the archive"):
+            keys = self._store.list(prefix)
+        numbers = (key[len(prefix) :].split(".")[0] for key in keys)
         return sorted(int(number) for number in numbers if number.isdigit())
+
+    def _get(self, key: str) -> bytes:
+        with _typed("read the archive"):
+            return self._store.get(key)
 
     def _line(self, raw: Any) -> bytes:
         return self._json(as_mapping(raw)) + b"\n"
@@ -139,6 +152,17 @@ class Archive:
     def _json(self, value: Any) -> bytes:
         clean = self._redactor.redact(plain(value))
         return json.dumps(clean, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+@contextmanager
+def _typed(what: str) -> Iterator[None]:
+    """A store of the user's own may raise anything; to us it is all one: it did not acknowledge."""
+    try:
+        yield
+    except ArchiveError:
+        raise
+    except Exception as error:
+        raise ArchiveError(f"could not {what}: the store raised {type(error).__name__}: {error}") from error
 
 
 def _fold_record(value: Any) -> FoldRecord:
@@ -163,7 +187,9 @@ def _record(value: Any, session: Session, reader: Reader) -> Record:
         message = reader.dialect.read(one["message"])
         made.append(Entry(message, reader.cost(message), one["position"], summary=one["summary"]))
         if one["signature"]:
-            session.memory.recognise({one["signature"]: message.role})
+            # As it was written, and as it reads now: redaction may have changed it in between.
+            session.memory.recognise({one["signature"]: (message.role, one["position"])})
+            session.memory.sign(message, one["position"])
     return Record(
         step=value["step"],
         version=value["version"],

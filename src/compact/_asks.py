@@ -55,7 +55,7 @@ class Ask:
     def messages(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """System and user message, ready to send to a chat model."""
         limit = f"Answer inside <{self.tag}> and </{self.tag}>, in at most {self.max_tokens} tokens."
-        system = "\n\n".join((self.prompt or _prompt("system"), _prompt(self.strategy), limit))
+        system = "\n\n".join((_prompt("system"), self.prompt or _prompt(self.strategy), limit))
         parts = [_prompt(self.kind), f"NOTES SO FAR:\n{_fenced(self.previous) if self.previous else '(none yet)'}"]
         if self.source:
             parts.append(f"MESSAGES TO FOLD IN:\n{_fenced(render(self.source, self.positions))}")

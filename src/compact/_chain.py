@@ -24,13 +24,22 @@ from ._prices import cost_of
 from ._states import Machine
 from .errors import BadSummary, ContentFilter, ModelUnavailable, SummaryError, SummaryTimeout
 
-__all__ = ["BACKOFF", "Chain", "Request"]
+__all__ = ["BACKOFF", "Chain", "Request", "Summaries"]
 
 BACKOFF = 0.25
 """Seconds before the first retry of a summarizer that could not be reached; doubled each time."""
 
 Request = tuple[Ask, int]
 """An ask, and the tokens its answer would replace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """A body for each request, None where there is no summary to be had; the last failure, and the fallback taken."""
+
+    bodies: list[str | None]
+    failure: SummaryError | None = None
+    fallback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +52,27 @@ class Chain:
     offline: bool
     """Whether the built-in summarizer is asked, which costs nothing."""
 
-    def summarize(self, requests: Sequence[Request]) -> Generator[Effect, Any, tuple[list[str | None], str | None]]:
-        """A body for each request, or None where there is no summary to be had; and the fallback taken, if any."""
+    def summarize(self, requests: Sequence[Request]) -> Generator[Effect, Any, Summaries]:
+        """Ask for all of them, as the rules above allow."""
         self.machine.summarizer("in_progress")
         (ask, replaced), rest = requests[0], requests[1:]
         (reply,) = yield Summarize((ask,), self.offline)
         body, error = yield from self._settle(ask, replaced, reply)
-        bodies = [body]
+        bodies, failure = [body], error
         if rest and not isinstance(error, BadSummary):
             self.machine.summarizer("in_progress")
             replies = yield Summarize(tuple(ask for ask, _ in rest), self.offline)
             for (ask, replaced), reply in zip(rest, replies, strict=True):
-                body, _ = yield from self._settle(ask, replaced, reply)
+                body, error = yield from self._settle(ask, replaced, reply)
                 bodies.append(body)
+                failure = error or failure
         bodies += [None] * (len(requests) - len(bodies))
-        fallback = self._fallback if None in bodies else None
         if self.on_failure == "extract":
             for number, (ask, replaced) in enumerate(requests):
                 if bodies[number] is None:
                     bodies[number] = yield from self._offline(ask, replaced)
         self.machine.summarizer("idle")
-        return bodies, fallback
+        return Summaries(bodies, failure, self._fallback if failure else None)
 
     @property
     def _fallback(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ._asks import Ask
@@ -16,6 +16,7 @@ from ._drivers import Flow, reply_of, typed
 from ._effects import Effect, Emit, Reply, Summarize, Wait
 from ._job import Outcome
 from ._policy import SummaryPolicy
+from .errors import ConfigError
 from .models import Summarizer, offline_summarizer
 
 __all__ = ["adrive"]
@@ -38,11 +39,21 @@ async def adrive(
             elif isinstance(effect, Emit):
                 answer = perform(effect)
             else:
-                answer = await asyncio.to_thread(perform, effect)
+                answer = await _to_the_end(asyncio.to_thread(perform, effect))
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
         flow.close()
+
+
+async def _to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
+    """Await work in a thread; a cancelled caller waits until the thread is done, so nothing goes on behind its back."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 async def _ask(summarizer: Summarizer, ask: Ask, timeout: float) -> Reply:
@@ -55,5 +66,7 @@ async def _ask(summarizer: Summarizer, ask: Ask, timeout: float) -> Reply:
         if inspect.isawaitable(answer):
             answer = await asyncio.wait_for(answer, timeout)
         return reply_of(answer, started)
+    except ConfigError:  # the caller must act; no fallback would mend it
+        raise
     except Exception as error:
         return Reply(error=typed(error, timeout), seconds=time.perf_counter() - started)

@@ -122,17 +122,22 @@ class Memory:
         self.records: list[Record] = []
         self.gone_calls: set[str] = set()
         """Calls that were folded, or mended, without their answer; one that comes later has nothing to stand behind."""
-        self._written: dict[str, str] = {}
+        self._written: dict[str, tuple[str, int]] = {}
 
     def wrote(self, message: Message) -> bool:
         """Whether this message is a summary of ours: its text is one we wrote, in the role we wrote it in."""
         if not self._written or not message.text.startswith("<"):
             return False
-        return self._written.get(self.signature(message)) == message.role
+        role, _ = self._written.get(self.signature(message), ("", -1))
+        return role == message.role
 
-    def sign(self, message: Message) -> None:
+    def position_of(self, message: Message) -> int:
+        """The last session position that a summary of ours stands for."""
+        return self._written[self.signature(message)][1]
+
+    def sign(self, message: Message, position: int) -> None:
         """Remember a summary as ours."""
-        self._written[self.signature(message)] = message.role
+        self._written[self.signature(message)] = message.role, position
 
     @staticmethod
     def signature(message: Message) -> str:
@@ -140,11 +145,11 @@ class Memory:
         return _digest(message.text.encode("utf-8", "surrogatepass")).hex()
 
     @property
-    def signatures(self) -> dict[str, str]:
-        """The newest summaries of ours: what each is known by, and its role."""
+    def signatures(self) -> dict[str, tuple[str, int]]:
+        """The newest summaries of ours: what each is known by, its role, and the last position it stands for."""
         return dict(list(self._written.items())[-KEPT_RECORDS:])
 
-    def recognise(self, signatures: Mapping[str, str]) -> None:
+    def recognise(self, signatures: Mapping[str, tuple[str, int]]) -> None:
         """Take summaries as ours that were signed before."""
         self._written.update(signatures)
 
@@ -157,10 +162,19 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
+_BOOKKEEPING = frozenset({"meta", "cache_control"})
+
+
 def content_digest(raw: Any) -> bytes:
-    """A hash of a host message's content. Bookkeeping of the host (`meta`) is not content."""
+    """A hash of a host message's content. Bookkeeping (`meta`, `cache_control`) is not content."""
     try:
-        fields = {key: value for key, value in as_mapping(raw).items() if key != "meta"}
+        fields = {key: value for key, value in as_mapping(raw).items() if key not in _BOOKKEEPING}
+        parts = fields.get("content")
+        if isinstance(parts, list):
+            fields["content"] = [
+                {k: v for k, v in part.items() if k not in _BOOKKEEPING} if isinstance(part, dict) else part
+                for part in parts
+            ]
         text = json.dumps(fields, sort_keys=True, ensure_ascii=False, default=_plain)
     except Exception:  # what cannot be written cannot be known again either: it only equals itself
         text = f"object {id(raw)}"

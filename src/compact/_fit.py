@@ -157,15 +157,10 @@ def _gain(history: History, index: int) -> int:
 
 
 def _clipped_cost(history: History, index: int, tokens: int) -> int:
-    """What a message costs with its tool outputs cut, from the share of its text that is tool output."""
-    message = history[index]
-    if not message.answers:
-        return history.tokens[index]
-    answers = sum(len(answer.text) for answer in message.answers) + 1
-    other = len(message.text) + len(message.hidden) + sum(len(c.arguments) for c in message.calls)
-    cost = history.tokens[index]
-    rest = cost * other // (answers + other)
-    return min(cost, rest + (tokens + STUB_TOKENS) * len(message.answers))
+    """What a message costs with its tool outputs cut."""
+    answers = len(history[index].answers)
+    rest = history.tokens[index] - history.answers_cost(index) if answers else history.tokens[index]
+    return min(history.tokens[index], rest + (tokens + STUB_TOKENS) * answers)
 
 
 def _clip(history: History, plan: Plan, room: Room) -> Plan:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ._asks import Ask, body_of
 from ._carry import carry_out
-from ._chain import Chain, Request
+from ._chain import Chain, Request, Summaries
 from ._effects import Effect, SaveSummary, SaveTranscript, failed, warning
 from ._fit import Fitted, Room, estimate, fit
 from ._job import Job, Outcome
@@ -24,6 +24,7 @@ from ._layouts import LAYOUTS
 from ._mend import Mended, mend
 from ._messages import History
 from ._plan import Fold, Layout, Plan
+from ._policy import Policy
 from ._reports import cannot_fit, decided, estimated, pruned
 from .errors import (
     ArchiveError,
@@ -32,7 +33,6 @@ from .errors import (
     ConfigError,
     InsufficientBudget,
     LawViolation,
-    ModelUnavailable,
 )
 
 __all__ = ["flow", "plan_for"]
@@ -50,13 +50,15 @@ def flow(job: Job) -> Generator[Effect, Any, Outcome]:
         return (yield from _fold(job))
     finally:
         machine.rest()
+        if machine.state == "needed":
+            machine.need(job.due)
 
 
 def plan_for(job: Job, history: History) -> Fitted:
     """The plan a fold would carry out now; raises `InsufficientBudget` when none fits."""
     layout = job.policy.layout
     chosen: Layout = LAYOUTS[layout] if isinstance(layout, str) else layout
-    fitted = fit(history, job.policy, chosen, job.room(history))
+    fitted = fit(history, job.policy, _checked(chosen), job.room(history))
     room = fitted.room
     if job.squeeze and fitted.plan.folds:
         most = job.summary.max_tokens + job.envelope_cost()
@@ -65,6 +67,18 @@ def plan_for(job: Job, history: History) -> Fitted:
     gentler = fitted.plan.only(worth)
     plan = gentler if estimate(history, gentler, room) <= room.budget else fitted.plan
     return replace(fitted, plan=plan, room=room)
+
+
+def _checked(layout: Layout) -> Layout:
+    """A layout whose answer is known to be a plan."""
+
+    def checked(history: History, policy: Policy) -> Plan:
+        plan = layout(history, policy)
+        if not isinstance(plan, Plan):
+            raise ConfigError(f"policy.layout must return a Plan; it returned {type(plan).__name__}")
+        return plan
+
+    return checked
 
 
 def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
@@ -98,7 +112,7 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         yield decided(job, "the plan breaks a law")
         yield failed(violation, "unchanged")
         return _unchanged(job, violation)
-    asked = tuple(history.positions[i] for i in sorted(plan.folded))
+    asked = tuple(entries[i].content() for i in sorted(plan.folded))
     if session.failed_at == asked and not job.forced:
         yield decided(job, "failed before, and nothing new to fold")
         return _unchanged(job, BadSummary("this fold failed before, and there is nothing new to fold"))
@@ -109,18 +123,18 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         yield failed(step, "unchanged")
         return _unchanged(job, step)
 
-    bodies, fallback = yield from _summaries(job, history, plan, room)
-    if fallback == "raise":
-        session.failed_at = asked
-        raise ModelUnavailable("no usable summary could be had, and policy.on_failure is 'raise'; see compact.error")
+    summaries = yield from _summaries(job, history, plan, room)
+    if summaries.failure is not None and summaries.fallback == "raise":
+        session.failed_at = asked if isinstance(summaries.failure, BadSummary) else None
+        raise summaries.failure
 
     machine.enter("replacing")
-    outcome = carry_out(job, history, raws, entries, plan, bodies, step, room)
+    outcome = carry_out(job, history, raws, entries, plan, summaries.bodies, step, room)
     if isinstance(outcome, LawViolation):
         session.failed_at = asked
         yield failed(outcome, "unchanged")
         return _unchanged(job, outcome)
-    outcome = _told(replace(outcome, fallback=fallback), mended, job.history(arrived_entries))
+    outcome = _told(replace(outcome, fallback=summaries.fallback), mended, job.history(arrived_entries))
     if outcome.repairs:
         yield warning("repaired_history", "low", "; ".join(outcome.repairs))
     acknowledged = yield SaveSummary(outcome)
@@ -159,27 +173,33 @@ def _too_little(job: Job, history: History, plan: Plan, room: Room) -> bool:
 
 
 def _unchanged(job: Job, error: CompactError | None) -> Outcome:
-    """The list goes out as it came, unless it is over budget or failures are to be raised."""
+    """The list goes out as it came, unless it is over budget, had to shrink, or failures are to be raised."""
+    if job.must_shrink and error is None:
+        total, budget = job.usage.total, job.lines.budget
+        raise InsufficientBudget(
+            f"nothing is left to fold: the list stays at {total:,} tokens; shorten the newest messages or pin less",
+            needed=total,
+            budget=budget,
+        )
     if error is not None and (job.usage.total > job.lines.budget or job.policy.on_failure == "raise"):
         raise error
     return Outcome()
 
 
-def _summaries(
-    job: Job, history: History, plan: Plan, room: Room
-) -> Generator[Effect, Any, tuple[list[str | None], str | None]]:
+def _summaries(job: Job, history: History, plan: Plan, room: Room) -> Generator[Effect, Any, Summaries]:
     """A body for each fold of the plan, None where there is none; `rolling` shrinks one that has grown too long."""
     if not plan.folds:
-        return [], None
+        return Summaries([])
     machine, count = job.session.machine, job.reader.tally.count
     machine.enter("compacting")
     requests = [_request(job, history, fold, room) for fold in plan.folds]
     if room.allowance < room.least:
         left = BadSummary(f"{room.allowance:,} tokens are left for a summary, too few to say anything")
         yield failed(left, "pruning-only")
-        return [None] * len(requests), "pruning-only"
+        return Summaries([None] * len(requests), left, "pruning-only")
     chain = Chain(job.summary, machine, job.policy.on_failure, job.offline)
-    bodies, fallback = yield from chain.summarize(requests)
+    summaries = yield from chain.summarize(requests)
+    bodies = summaries.bodies
     for number, (ask, _) in enumerate(requests):
         body, limit = bodies[number], job.summary.context_max_tokens
         if body is None and ask.previous is not None and count(ask.previous) > ask.max_tokens:
@@ -187,15 +207,15 @@ def _summaries(
             bodies[number] = yield from _shrunk(job, ask, ask.previous, ask.max_tokens, offline=True)
         elif body is not None and job.policy.layout == "rolling" and count(body) > limit:
             bodies[number] = (yield from _shrunk(job, ask, body, limit, offline=job.offline)) or body
-    return bodies, fallback
+    return summaries
 
 
 def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Generator[Effect, Any, str | None]:
     """The same notes in fewer tokens, or None."""
     shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit)
     request = shrink, job.reader.tally.count(notes)
-    bodies, _ = yield from Chain(job.summary, job.session.machine, "prune", offline).summarize([request])
-    return bodies[0]
+    shrunk = yield from Chain(job.summary, job.session.machine, "prune", offline).summarize([request])
+    return shrunk.bodies[0]
 
 
 def _request(job: Job, history: History, fold: Fold, room: Room) -> Request:

@@ -45,6 +45,8 @@ class Job:
     factor: float = 1.0
     forced: bool = False
     """Whether the fold was asked for, not due: by a person, or by a provider's overflow."""
+    must_shrink: bool = False
+    """Whether a list that cannot become smaller is an error (after a provider's overflow)."""
     note: str | None = None
     offline: bool = False
     squeeze: bool = False
@@ -55,6 +57,11 @@ class Job:
     def history(self, entries: list[Entry]) -> History:
         """The list that would go out, as the core sees it."""
         return self.session.history(entries, self.policy.roles_never_prune)
+
+    @property
+    def due(self) -> bool:
+        """Whether a threshold is reached, whatever was asked for."""
+        return len(self.decision.reasons) > self.forced
 
     @property
     def usage(self) -> Usage:

@@ -23,8 +23,10 @@ from .sinks._fan import SinkList
 
 __all__ = ["Journal"]
 
-EVENTS_HELD = 512
-"""Events of a session held in memory until a fold writes them out."""
+EVENTS_HELD = 256
+"""Events held of a session that has an archive, until a fold writes them out."""
+EVENTS_REMEMBERED = 64
+"""Events held of a session that never folded: the newest, for the day it does."""
 
 
 class Journal:
@@ -42,7 +44,9 @@ class Journal:
         event = Event(effect.name, session.id, session.step, time.time(), effect.duration, effect.status, effect.data)
         if self._archive is not None:
             room.events.append(event)
-            if len(room.events) >= EVENTS_HELD:
+            if not session.step:
+                del room.events[:-EVENTS_REMEMBERED]
+            elif len(room.events) >= EVENTS_HELD:
                 self.write_events(room)
         self._sinks(event)
 
@@ -63,16 +67,18 @@ class Journal:
             self._archived(room, self._archive, key, size)
 
     def write_events(self, room: Room) -> None:
-        """Add held events to the archive; a session that never folded leaves none behind unless it has many."""
-        if self._archive is None or not room.events:
+        """Add held events to the archive of a session; one that never folded has none."""
+        if self._archive is None or not room.events or not room.session.step:
             return
         events, room.events = room.events, []
-        if room.session.step == 0 and len(events) < EVENTS_HELD:
-            return
         try:
             self._archive.save_events(room.session.id, events)
         except ArchiveError as error:
-            self._sinks.complain(f"events of session {room.session.id!r} were not archived: {error}")
+            self.complain(f"events of session {room.session.id!r} were not archived: {error}")
+
+    def complain(self, text: str) -> None:
+        """Say something that no event can carry."""
+        self._sinks.complain(text)
 
     def close(self, rooms: Iterable[Room]) -> None:
         """Write out what is held, and close the sinks."""

@@ -97,7 +97,7 @@ def _order(case: FoldCase) -> str | None:
 
 
 def _one_summary(case: FoldCase) -> str | None:
-    if case.policy.layout == "in_place":
+    if case.policy.layout not in ("layered", "rolling"):
         return None
     count = len(case.after.summaries)
     return f"{count} summaries stand in the list" if count > 1 else None
@@ -142,7 +142,7 @@ def _runs(case: FoldCase) -> str | None:
 
 
 def _newest(case: FoldCase) -> str | None:
-    users = [i for i, m in enumerate(case.before) if m.starts_exchange and i not in case.before.summaries]
+    users = [i for i, m in enumerate(case.before) if m.is_user and i not in case.before.summaries]
     if users and users[-1] in case.plan.folded and not case.squeezed:
         return f"the newest user message ({users[-1]}) was folded"
     return None

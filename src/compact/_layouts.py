@@ -31,6 +31,7 @@ def layered(history: History, policy: Policy) -> Plan:
         paired = [b for b in history.blocks if b.tool and not b.pinned and not b.open]
         why |= _label(plain, "recent turn", why)
         why |= _label(paired[-policy.keep_tool_io_pairs :], "tool pair", why)
+        why |= _label(_newest_words(history), "newest", why)
     folded, why = _rest(history, why)
     if not folded:
         return Plan.unchanged(len(history))
@@ -76,9 +77,8 @@ def everything(*, keep_newest: bool) -> Layout:
 
     def layout(history: History, policy: Policy) -> Plan:
         why = _always_kept(history)
-        users = [i for i in range(len(history)) if history[i].starts_exchange and i not in history.summaries]
-        if keep_newest and users:
-            why.setdefault(users[-1], "newest")
+        if keep_newest:
+            why |= _label(_newest_words(history), "newest", why)
         folded, why = _rest(history, why)
         return Plan(_in_their_places(len(history), [folded] if folded else []), len(history), why)
 
@@ -107,9 +107,15 @@ def _label(blocks: Iterable[Block], label: str, why: Mapping[int, str]) -> dict[
 def _newest(history: History) -> dict[int, str]:
     """The floor: the newest user message and the newest block that a layout may choose."""
     free = [b for b in history.blocks if not b.pinned and not b.open and b.indices[0] not in history.summaries]
-    users = [b for b in free if history[b.indices[-1]].starts_exchange]
-    newest = [max(blocks, key=lambda b: b.indices[-1]) for blocks in (users, free) if blocks]
+    newest = [*_newest_words(history), *([max(free, key=lambda b: b.indices[-1])] if free else [])]
     return {i: "newest" for block in newest for i in block.indices}
+
+
+def _newest_words(history: History) -> list[Block]:
+    """The block with the newest words of a user, which may stand beside tool results (Anthropic)."""
+    users = [b for b in history.blocks if any(history[i].is_user and i not in history.summaries for i in b.indices)]
+    newest = max(users, key=lambda b: max(i for i in b.indices if history[i].is_user), default=None)
+    return [] if newest is None or newest.pinned else [newest]
 
 
 def _start_of_last(history: History, turns: int) -> int:

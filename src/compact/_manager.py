@@ -29,7 +29,7 @@ from ._policy import Policy
 from ._redact import Redactor
 from ._rooms import Room, Rooms
 from ._session import FoldRecord, Session
-from ._track import Track
+from ._track import Track, equal
 from ._trigger import Counters, Decision, Lines, decide, lines_for
 from .config import CompactConfig, window_of
 from .errors import ArchiveError, ConfigError, InvalidMessage
@@ -97,7 +97,7 @@ class CompactManager:
         self._archive = Archive(opened, redactor, adapter) if opened is not None else None
         self._journal = Journal(self._archive, SinkList([*sinks, *configured_sinks(self._config.tracing)], redactor))
         self._rooms = Rooms(self._see_off)
-        self._gone: dict[str, tuple[int, int, dict[str, str]]] = {}
+        self._gone: dict[str, tuple[int, int, dict[str, tuple[str, int]]]] = {}
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._last_lines: tuple[Policy, int, int | None, Lines] | None = None
         self._pending: CompactConfig | None = None
@@ -136,36 +136,60 @@ class CompactManager:
     ) -> Any:
         """`preflight` for async hosts: the same result and the same events, without stopping the event loop."""
         async with self._rooms.aturn(session_id) as room:
-            await self._warm_up(model)
+            await self._warm_up(room, messages, tools, model)
             return await self._arun(self._call(room, messages, tools, model, max_context_tokens, reserve_output))
 
     def manual_compact(
-        self, session_id: str, messages: Sequence[Any], *, note: str | None = None, tools: Sequence[Any] | None = None
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        note: str | None = None,
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+        max_context_tokens: int | None = None,
     ) -> Any:
         """Compact now, whatever the usage; the note goes into the trace and the archive."""
         with self._rooms.turn(session_id) as room:
-            return self._run(self._forced(self._call(room, messages, tools), "manual", note=note))
+            call = self._call(room, messages, tools, model, max_context_tokens)
+            return self._run(self._forced(call, "manual", note=note))
 
     async def amanual_compact(
-        self, session_id: str, messages: Sequence[Any], *, note: str | None = None, tools: Sequence[Any] | None = None
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        note: str | None = None,
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+        max_context_tokens: int | None = None,
     ) -> Any:
         """`manual_compact` for async hosts."""
         async with self._rooms.aturn(session_id) as room:
-            await self._warm_up(None)
-            return await self._arun(self._forced(self._call(room, messages, tools), "manual", note=note))
+            await self._warm_up(room, messages, tools, model)
+            call = self._call(room, messages, tools, model, max_context_tokens)
+            return await self._arun(self._forced(call, "manual", note=note))
 
     def recover(
-        self, session_id: str, messages: Sequence[Any], limit: int | None = None, *, tools: Sequence[Any] | None = None
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        limit: int | None = None,
+        *,
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
     ) -> Any:
         """A smaller list, after a provider said "context too long". Deterministic, no model needed.
 
-        `limit` is the window the provider named; without it the list shrinks to three quarters. Raises
-        `InsufficientBudget` when it cannot.
+        `limit` is the window the provider named. Without it, or when the list already is within it by our count, the
+        list shrinks to three quarters. Raises `InsufficientBudget` when it cannot.
         """
         with self._rooms.turn(session_id) as room:
-            call = self._call(room, messages, tools)
-            goal = limit if limit is not None else call.job.usage.total * 3 // 4
-            return self._run(self._forced(call, "overflow", lines=Lines(goal, goal), offline=True))
+            call = self._call(room, messages, tools, model)
+            total = call.job.usage.total
+            goal = _limit(limit) if limit is not None and limit < total else max(1, total * 3 // 4)
+            changes = {"lines": Lines(goal, goal), "offline": True, "must_shrink": True}
+            return self._run(self._forced(call, "overflow", **changes))
 
     def _squeeze(
         self, session_id: str, messages: Sequence[Any], limit: int, tools: Sequence[Any] | None, layout: Any
@@ -173,7 +197,7 @@ class CompactManager:
         """The list within a limit, whatever has to fold; the one-shot form."""
         with self._rooms.turn(session_id) as room:
             call = self._call(room, messages, tools)
-            if call.job.usage.total <= limit:
+            if call.job.usage.total <= _limit(limit):
                 return call.messages
             policy = call.job.policy.model_copy(update={"layout": layout})
             return self._run(self._forced(call, "limit", policy=policy, lines=Lines(limit, limit), squeeze=True))
@@ -190,7 +214,11 @@ class CompactManager:
     def plan(
         self, session_id: str, messages: Sequence[Any], *, tools: Sequence[Any] | None = None, model: str | None = None
     ) -> Plan:
-        """A dry run: what a fold would do now, due or not. Leaves no trace."""
+        """A dry run: what a fold would do now, due or not. Leaves no trace.
+
+        Indices are those of the list that would go out, with earlier folds in their places. A list that arrives broken
+        is mended before it is folded, so there the fold itself may differ.
+        """
         with self._rooms.turn(session_id, keep=False) as room:
             job = self._call(room, messages, tools, model, peek=True).job
             return plan_for(job, job.history(job.outgoing()[1])).plan
@@ -200,6 +228,7 @@ class CompactManager:
         room = self._rooms.look(session_id)
         session = room.session
         if session.reader is None:
+            session = Session(session_id)
             self._wake(session, (), None)
         return SessionView(
             id=session_id,
@@ -217,6 +246,7 @@ class CompactManager:
     def restore(self, session_id: str, step: int | None = None) -> list[Any]:
         """The transcript as it was before the fold of this step (the newest by default), from the archive."""
         self._rooms.check_open()
+        self._rooms.check_id(session_id)
         if self._archive is None:
             raise ArchiveError("nothing is archived: storage.adapter is 'none'; set it to 'fs'")
         return self._archive.transcript(session_id, step)
@@ -235,8 +265,14 @@ class CompactManager:
         """
         reported = reported_input(usage)
         with self._rooms.turn(session_id) as room:
-            if room.session.sent and reported:
-                room.session.factor = min(3.0, max(0.5, reported / room.session.sent))
+            session = room.session
+            if not session.sent or not reported:
+                return
+            if reported > 1.5 * session.sent:
+                # No tokenizer is that far off: the request holds something we are not shown.
+                session.unseen += reported - session.sent
+            else:
+                session.factor = max(0.5, reported / session.sent)
 
     def update(self, **changes: Any) -> None:
         """Change parameters at run time: validated at once, in force as soon as no fold is running.
@@ -244,6 +280,8 @@ class CompactManager:
         Each session acknowledges the change at its next call (`compact.config_changed`).
         """
         self._rooms.check_open()
+        if fixed := _FIXED_AT_START & changes.keys():
+            raise ConfigError(f"{', '.join(sorted(fixed))}: set when the manager is made; make a new one to change it")
         self._pending = (self._pending or self._config).changed(**changes)
         self._changes.append(changes)
         self._settle_changes()
@@ -280,17 +318,16 @@ class CompactManager:
         peek: bool = False,
     ) -> _Call:
         """Bring the session up to date with this list, and put together what the flow needs to judge it."""
-        if type(messages) is not list and (isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence)):
-            raise InvalidMessage(f"messages must be a list, not {type(messages).__name__}")
+        messages, tools = _listed(messages, "messages"), None if tools is None else _listed(tools, "tools")
         config, session = self._config, room.session
-        if not peek:
-            self._acknowledge(room)
         if session.reader is None:
             self._wake(session, messages, tools)
+        if not peek:
+            self._acknowledge(room)
         named = model or config.model
         reader = self._reader(session, self._tally(config.counter, named), peek)
         track = session.track(messages, reader, tools, peek=peek)
-        policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named)
+        policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named) + session.unseen
         own_window = config.window if named == config.model else window_of(named)
         lines = self._lines(policy, window or own_window, reserve_output)
         factor = session.factor or 1 + reader.tally.margin
@@ -330,10 +367,15 @@ class CompactManager:
             )
         finally:
             self._settle_changes()
-        return self._finish(call, outcome)
+        messages = self._finish(call, outcome)
+        if outcome.changed:
+            self._journal.write_events(call.room)
+        return messages
 
     async def _arun(self, call: _Call) -> Any:
-        from ._drivers_async import adrive  # here, because only async hosts need asyncio
+        import asyncio  # here, because only async hosts need it
+
+        from ._drivers_async import adrive
 
         try:
             outcome = await adrive(
@@ -341,7 +383,10 @@ class CompactManager:
             )
         finally:
             self._settle_changes()
-        return self._finish(call, outcome)
+        messages = self._finish(call, outcome)
+        if outcome.changed:
+            await asyncio.to_thread(self._journal.write_events, call.room)
+        return messages
 
     def _perform(self, call: _Call, effect: Effect) -> Any:
         """Do what the flow wants, except asking and waiting, which differ between drivers."""
@@ -370,13 +415,14 @@ class CompactManager:
             assert call.fold is not None
             session.commit(track, *call.fold, outcome)
             session.sent = round(outcome.tokens_after / call.job.factor)
-            self._journal.write_events(call.room)
             return outcome.raws
         session.sent = round(call.job.usage.total / call.job.factor)
-        if track.late:
+        if track.unjudged:
             mended = mend(call.job.reader, *track.outgoing(call.messages))
-            if mended.sentences:
-                self._journal.emit(call.room, warning("repaired_history", "low", "; ".join(mended.sentences)))
+            said = "; ".join(mended.sentences)
+            if said and said not in session.warned:
+                session.warned.add(said)
+                self._journal.emit(call.room, warning("repaired_history", "low", said))
             return mended.raws
         return call.messages if track.record is None else track.outgoing(call.messages)[0]
 
@@ -387,19 +433,23 @@ class CompactManager:
         reader = Reader(self._dialect, self._tally(self._config.counter, self._config.model), self._protect)
         reader.settle(messages, tools)
         if self._archive is not None:
-            self._archive.load(session, reader)
+            try:
+                self._archive.load(session, reader)
+            except ArchiveError as error:
+                # Only a fold needs the store. Without it a fold made earlier costs a new summary.
+                self._journal.complain(f"session {session.id!r} could not be read back: {error}")
         elif session.id in self._gone:
-            session.step, session.version, signatures = self._gone.pop(session.id)
+            session.step, session.version, signatures = self._gone[session.id]
             session.memory.recognise(signatures)
         session.reader = reader
 
     def _reader(self, session: Session, tally: Tally, peek: bool) -> Reader:
         """The session's reader with this tally; a change of tokenizer counts everything again."""
         assert session.reader is not None
-        if session.reader.tally is tally:
-            return session.reader
         if peek:
             return session.reader.with_tally(tally)
+        if session.reader.tally is tally:
+            return session.reader
         session.reader.tally = tally
         session.factor = None
         for track in session.tracks:
@@ -410,7 +460,13 @@ class CompactManager:
         """The lines of this call, which are nearly always those of the last one."""
         known = self._last_lines
         if known is None or known[0] is not policy or known[1:3] != (window, reserve_output):
-            known = policy, window, reserve_output, lines_for(policy, window, reserve_output=reserve_output)
+            lines = lines_for(policy, window, reserve_output=reserve_output)
+            if lines.budget <= 0:
+                raise ConfigError(
+                    f"a window of {window:,} tokens leaves no budget: hard_cap_buffer {policy.hard_cap_buffer:,} and "
+                    f"reserve_output {window - policy.hard_cap_buffer - lines.budget:,} take it all; give it more"
+                )
+            known = policy, window, reserve_output, lines
             self._last_lines = known
         return known[3]
 
@@ -420,25 +476,26 @@ class CompactManager:
             tally = self._tallies[counter, model] = counter_for(counter, model)
         return tally
 
-    async def _warm_up(self, model: str | None) -> None:
-        """Load a token table without stopping the event loop."""
+    async def _warm_up(
+        self, room: Room, messages: Sequence[Any], tools: Sequence[Any] | None, model: str | None
+    ) -> None:
+        """Load a token table, and a session from the archive, without stopping the event loop."""
         key = self._config.counter, model or self._config.model
-        if key not in self._tallies:
-            import asyncio
+        if key in self._tallies and room.session.reader is not None:
+            return
+        import asyncio
 
-            await asyncio.to_thread(self._tally, *key)
+        await asyncio.to_thread(self._tally, *key)
+        if room.session.reader is None:
+            await asyncio.to_thread(self._wake, room.session, _listed(messages, "messages"), tools)
 
     def _tools_cost(self, session: Session, tools: Sequence[Any] | None, tally: Tally, model: str) -> int:
         """What the tools cost; counted again only when they are others than last time."""
         if not tools:
             return 0
         known = session.tools
-        if (
-            known is not None
-            and known[0] is tally
-            and (known[1] is tools or known[1] == tools)
-            and known[2] == len(tools)
-        ):
+        alike = known is not None and known[0] is tally and known[2] == len(tools)
+        if known is not None and alike and (known[1] is tools or equal(known[1], tools)):
             return known[3]
         cost = tools_tokens(tools, tally, model)
         session.tools = tally, tools, len(tools), cost
@@ -462,3 +519,21 @@ class CompactManager:
         session = room.session
         if self._archive is None and session.step:
             self._gone[session.id] = session.step, session.version, session.memory.signatures
+
+
+_FIXED_AT_START = frozenset({"storage", "redaction", "tracing", "agents", "provider", "base_url"})
+
+
+def _listed(values: Any, what: str) -> Sequence[Any]:
+    """A host's list as it is; another sequence as a list."""
+    if isinstance(values, (list, tuple)):
+        return values
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidMessage(f"{what} must be a list, not {type(values).__name__}")
+    return list(values)
+
+
+def _limit(tokens: int) -> int:
+    if tokens < 1:
+        raise ConfigError(f"a limit of {tokens:,} tokens holds nothing; give at least 1")
+    return tokens

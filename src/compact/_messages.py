@@ -15,7 +15,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -88,9 +88,9 @@ class Block:
 class History(Sequence[Message]):
     """A list of messages with what each costs and where it stood in the session, plus its blocks and turns.
 
-    `tokens[i]` is the cost of message i; `positions[i]` its place in the session since the beginning (a summary
-    carries -1); `summaries` are the indices of messages that are summaries of ours; messages whose role is in
-    `pinned_roles` are pinned, like those that say so themselves.
+    `tokens[i]` is the cost of message i; `positions[i]` its place in the session since the beginning (for a summary the
+    last one it stands for); `summaries` are the indices of messages that are summaries of ours; messages whose role is
+    in `pinned_roles` are pinned, like those that say so themselves; `count` counts as `tokens` were counted.
     """
 
     def __init__(
@@ -100,12 +100,14 @@ class History(Sequence[Message]):
         positions: Sequence[int] | None = None,
         summaries: frozenset[int] = frozenset(),
         pinned_roles: frozenset[str] = frozenset({"system", "developer"}),
+        count: Callable[[str], int] = len,
     ) -> None:
         self.messages = tuple(messages)
         self.tokens = tuple(tokens) if tokens is not None else (1,) * len(self.messages)
         self.positions = tuple(positions) if positions is not None else tuple(range(len(self.messages)))
         self.summaries = summaries
         self.pinned_roles = pinned_roles
+        self._count = count
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -129,6 +131,13 @@ class History(Sequence[Message]):
         """Tokens of some messages."""
         tokens = self.tokens
         return sum([tokens[i] for i in indices])
+
+    def answers_cost(self, index: int) -> int:
+        """Tokens of a message that are tool output."""
+        message = self.messages[index]
+        if not (message.text or message.hidden or message.calls or message.weight):
+            return self.tokens[index]
+        return min(self.tokens[index], sum(self._count(answer.text) for answer in message.answers))
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:

@@ -27,13 +27,15 @@ HOT_SESSIONS = 512
 class Room:
     """A session in memory: its turnstile, its events not yet written, and the changes it has acknowledged."""
 
-    __slots__ = ("events", "generation", "session", "turnstile")
+    __slots__ = ("events", "generation", "session", "turnstile", "users")
 
     def __init__(self, session_id: str) -> None:
         self.session = Session(session_id)
         self.turnstile = Turnstile()
         self.events: list[Event] = []
         self.generation = 0
+        self.users = 0
+        """Who is inside or on the way in; a room in use does not give way."""
 
 
 class Rooms:
@@ -49,30 +51,42 @@ class Rooms:
     def turn(self, session_id: str, *, keep: bool = True) -> Iterator[Room]:
         """The session's room, alone in it. Without `keep` a session that is not in memory is not taken in."""
         room = self._room(session_id, keep)
-        room.turnstile.enter()
         try:
-            yield room
+            room.turnstile.enter()
+            try:
+                yield room
+            finally:
+                room.turnstile.leave()
         finally:
-            room.turnstile.leave()
-        self._give_way()
+            self._left(room)
 
     @asynccontextmanager
     async def aturn(self, session_id: str) -> AsyncIterator[Room]:
         """`turn` for tasks."""
         room = self._room(session_id, keep=True)
-        async with room.turnstile.aturn():
-            yield room
-        self._give_way()
+        try:
+            async with room.turnstile.aturn():
+                yield room
+        finally:
+            self._left(room)
 
     def look(self, session_id: str) -> Room:
         """The session's room from outside, without waiting and without taking it in."""
-        return self._room(session_id, keep=False)
+        room = self._room(session_id, keep=False)
+        self._left(room)
+        return room
 
     def folding(self) -> bool:
         """Whether a fold is running in any session."""
         with self._mutex:
             rooms = list(self._rooms.values())
         return any(room.session.machine.state == "in_progress" for room in rooms)
+
+    @staticmethod
+    def check_id(session_id: str) -> None:
+        """Refuse what is no session id."""
+        if not isinstance(session_id, str):
+            raise ConfigError(f"session_id must be text, not {type(session_id).__name__}")
 
     def check_open(self) -> None:
         """Raise `ManagerClosed` when nobody is let in any more."""
@@ -88,8 +102,7 @@ class Rooms:
         return rooms
 
     def _room(self, session_id: str, keep: bool) -> Room:
-        if not isinstance(session_id, str):
-            raise ConfigError(f"session_id must be text, not {type(session_id).__name__}")
+        self.check_id(session_id)
         with self._mutex:
             self.check_open()
             room = self._rooms.get(session_id)
@@ -99,13 +112,17 @@ class Rooms:
                     self._rooms[session_id] = room
             else:
                 self._rooms.move_to_end(session_id)
+            room.users += 1
             return room
 
-    def _give_way(self) -> None:
-        if len(self._rooms) <= HOT_SESSIONS:
-            return
+    def _left(self, room: Room) -> None:
         with self._mutex:
-            for session_id, room in list(self._rooms.items())[: len(self._rooms) - HOT_SESSIONS]:
-                if not room.turnstile.busy:
-                    del self._rooms[session_id]
-                    self._see_off(room)
+            room.users -= 1
+            if len(self._rooms) <= HOT_SESSIONS:
+                return
+            oldest = list(self._rooms.items())[: len(self._rooms) - HOT_SESSIONS]
+            leaving = [(session_id, idle) for session_id, idle in oldest if idle.users == 0]
+            for session_id, _ in leaving:
+                del self._rooms[session_id]
+        for _, idle in leaving:
+            self._see_off(idle)

@@ -55,8 +55,11 @@ class Session:
         self.reader: Reader | None = None
         self.factor: float | None = None
         self.sent = 0
+        self.unseen = 0
+        """Tokens the provider counts that we never see: tools or instructions the host does not pass."""
         self.pressed = False
-        self.failed_at: tuple[int, ...] | None = None
+        self.failed_at: tuple[bytes, ...] | None = None
+        """The messages of a fold whose answers could not be used: nobody asks again until something new can fold."""
         self.warned: set[str] = set()
         self.tools: tuple[Tally, Any, int, int] | None = None
 
@@ -66,7 +69,7 @@ class Session:
         """The track of this list, brought up to date; with `peek`, a copy that leaves no trace."""
         chosen, same = self._choose(messages)
         if peek:
-            counted_alike = reader is self.reader
+            counted_alike = self.reader is not None and reader.tally is self.reader.tally
             chosen, same = (chosen.clone(), same) if counted_alike else (Track(self.memory), 0)
         track = chosen
         if not reader.settled and reader.settle(messages[same:], tools):
@@ -100,6 +103,7 @@ class Session:
             [entry.position for entry in entries],
             frozenset(i for i, entry in enumerate(entries) if entry.summary),
             frozenset(pinned_roles),
+            self.reader.tally.count if self.reader is not None else len,
         )
 
     def fold_record(self, reasons: tuple[str, ...], note: str | None, plan: Plan, outcome: Outcome) -> FoldRecord:
@@ -130,7 +134,7 @@ class Session:
         """A fold has left: follow both the list the host has and the one it was given."""
         for entry in outcome.entries:
             if entry.summary:
-                self.memory.sign(entry.message)
+                self.memory.sign(entry.message, entry.position)
         self.step, self.version = fold.step, fold.version
         self.folds.append(fold)
         self.memory.remember(record)

@@ -5,6 +5,7 @@ Owns: `splice`, and how a long tool output is cut. Must never: decide, call a mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,11 +43,16 @@ def splice(
     return pieces
 
 
+_POINTER = re.compile(r"whole in the archive: step \d+, #\d+")
+
+
 def shorten(text: str, tokens: int, where: str, count: Callable[[str], int]) -> str:
     """A tool output cut in its middle to about `tokens`, with a pointer to the whole; at 0 the pointer alone."""
     size = count(text)
     if size <= tokens:
         return text
+    if earlier := _POINTER.search(text):
+        where = earlier.group()  # it was cut before, and the whole lies where that says
     if tokens == 0:
         return f"[tool output of {size:,} tokens cleared; {where}]"
     share = tokens / size

@@ -7,8 +7,9 @@ again each time, as equal but not identical objects. For the second kind a `Reco
 summary and these kept ones", found by a hash over their content, and is replayed at every call: one summary per fold,
 and a byte-identical prefix between folds.
 
-Trust: the same list object with the same last message is taken to be unchanged in between. Every message is read
-again when a fold is due and once in a while besides, so an edit far back is seen before it can matter.
+Trust: the same list object with the same last messages is taken to be unchanged before them. Every message is read
+again when a fold is due, and besides once in so many calls as a quarter of the list has messages (64 at least): an
+edit in place further back is seen then, not at once. Hosts that pass copies are compared whole at every call.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from ._messages import History, Message
 from ._meter import REPLY_PRIMER, Usage
 from ._trigger import Counters
 
-__all__ = ["Track", "rounds_of"]
+__all__ = ["Track", "equal", "rounds_of"]
+
+GLANCE = 4
+"""How many of the newest known messages are looked at again at every call: hosts write on those."""
 
 
 class Track:
@@ -43,6 +47,7 @@ class Track:
         "rounds",
         "saved",
         "searched",
+        "slots",
         "sums",
         "turns",
         "unread",
@@ -66,6 +71,7 @@ class Track:
         self.record: Record | None = None
         """The fold that stands in for the first `replayed` messages: `head` in their place, `saved` tokens fewer."""
         self.replayed = 0
+        self.slots: list[int | Entry] = []
         self.head: list[Entry] = []
         self.saved = [0, 0, 0]
 
@@ -97,14 +103,16 @@ class Track:
         """How many messages at the beginning are the same, by identity or by content."""
         size = min(len(self.raws), len(messages))
         known, given = self.raws[:size], list(messages[:size])
-        if _equal(known, given):
+        if equal(known, given):
             return size
-        return next((i for i in range(size) if not _equal(known[i], given[i])), size)
+        return next((i for i in range(size) if not equal(known[i], given[i])), size)
 
     def follow(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
         """Take over `messages`, of which the first `same` are known; the last of them may have been written on."""
-        if same and messages[same - 1] is self.raws[same - 1]:
-            same -= self._written_on(same - 1, reader)
+        for index in range(max(0, same - GLANCE), same):
+            if messages[index] is self.raws[index] and self._written_on(index, reader):
+                same = index
+                break
         if same < len(self.raws):
             self._truncate(same)
         if self.host is not messages:
@@ -130,6 +138,8 @@ class Track:
         if self.record is not None and first_change < self.replayed:
             self._start_over()
         self._recount()
+        if not self.searched:
+            self.recall()
         return True
 
     def recost(self, reader: Reader) -> None:
@@ -155,7 +165,9 @@ class Track:
     def _append(self, raw: Any, index: int, reader: Reader) -> None:
         message = reader.message(raw, index)
         entry = Entry(message, reader.cost(message), self.next_position, summary=self._is_ours(message))
-        self.next_position += 1
+        if entry.summary:
+            entry.position = max(entry.position, self._memory.position_of(message))
+        self.next_position = entry.position + 1
         self.raws.append(raw)
         self.entries.append(entry)
         self._count(entry)
@@ -214,13 +226,11 @@ class Track:
         self.searched = True
 
     def recall(self) -> None:
-        """Find the newest fold this list begins with, by content; a list that holds a summary needs none."""
+        """Find the newest fold this list begins with, by content."""
         self.searched = True
-        if any(entry.summary for entry in self.entries):
-            return
         for record in reversed(self._memory.records):
             for size, chain in ((record.size, record.chain), (record.reach, record.reach_chain)):
-                if 0 < size <= len(self.entries) and self.chain(size) == chain:
+                if 0 < size <= len(self.entries) and self.chain(size) == chain and not self._pins_lost(record, size):
                     self.attach(record, size)
                     self.base = max(self.base, size)
                     self._recount()
@@ -230,15 +240,33 @@ class Track:
     def attach(self, record: Record, size: int) -> None:
         """Let `record` stand in for the first `size` messages from now on."""
         self.record, self.replayed = record, size
-        self.head = [self.entries[s] if isinstance(s, int) else s for s in record.slots if not _beyond(s, size)]
+        self.slots = self._slots(record, size)
+        self.head = [self.entries[slot] if isinstance(slot, int) else slot for slot in self.slots]
         self.saved = [0, 0, 0]
         for sign, entries in ((1, self.entries[:size]), (-1, self.head)):
             for entry in entries:
                 self.saved[_PART.get(entry.message.role, 2)] += sign * entry.tokens
 
+    def _slots(self, record: Record, size: int) -> list[int | Entry]:
+        """What stands for the first `size` messages; of a part of them, without what was made for the others."""
+        if size == record.size:
+            return list(record.slots)
+        end = self.entries[size - 1].position
+        return [s for s in record.slots if (s < size if isinstance(s, int) else s.summary or s.position <= end)]
+
+    def _pins_lost(self, record: Record, size: int) -> bool:
+        """Whether a message that is pinned by now would stay folded away."""
+        kept = {slot for slot in record.slots if isinstance(slot, int)}
+        return any(entry.message.pinned and i not in kept for i, entry in enumerate(self.entries[:size]))
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether what goes out may break a provider's rule: a late answer, or a fold replayed in part."""
+        return self.late or (self.record is not None and self.replayed < self.record.size)
+
     def detach(self) -> None:
         """Forget the fold: the list stands for itself."""
-        self.record, self.replayed, self.head, self.saved = None, 0, [], [0, 0, 0]
+        self.record, self.replayed, self.slots, self.head, self.saved = None, 0, [], [], [0, 0, 0]
 
     def chain(self, size: int) -> bytes:
         """A hash over the content of the first `size` messages."""
@@ -255,8 +283,7 @@ class Track:
         before: list[int | Entry] = list(range(len(self.entries)))
         reach = 0
         if self.record is not None:
-            head = [slot for slot in self.record.slots if not _beyond(slot, self.replayed)]
-            before = [*head, *range(self.replayed, len(self.entries))]
+            before = [*self.slots, *range(self.replayed, len(self.entries))]
             reach = self.record.reach
         reached = [slot for slot in (before[i] for i in gone) if isinstance(slot, int)]
         reach = max([reach, *(slot + 1 for slot in reached)])
@@ -280,15 +307,11 @@ class Track:
         if self.record is None:
             return list(messages), self.entries
         size = self.replayed
-        raws = [messages[s] if isinstance(s, int) else s.message.raw for s in self.record.slots if not _beyond(s, size)]
+        raws = [messages[slot] if isinstance(slot, int) else slot.message.raw for slot in self.slots]
         return [*raws, *messages[size:]], [*self.head, *self.entries[size:]]
 
 
 _PART = {"system": 0, "developer": 1}
-
-
-def _beyond(slot: int | Entry, size: int) -> bool:
-    return isinstance(slot, int) and slot >= size
 
 
 def rounds_of(entries: Sequence[Entry]) -> int:
@@ -296,7 +319,7 @@ def rounds_of(entries: Sequence[Entry]) -> int:
     return len(History([entry.message for entry in entries if not entry.summary]).turns)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def equal(one: Any, other: Any) -> bool:
     """Equality of host objects, which may be of any kind; what cannot be compared is taken as different."""
     try:
         return bool(one == other)

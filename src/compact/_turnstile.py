@@ -45,12 +45,16 @@ class Turnstile:
 
     def leave(self) -> None:
         """Hand the turn to whoever waits longest."""
-        with self._guard:
-            if not self._waiting:
-                self._busy = False
-                return
-            grant = self._waiting.popleft()
-        grant()
+        while True:
+            with self._guard:
+                if not self._waiting:
+                    self._busy = False
+                    return None
+                grant = self._waiting.popleft()
+            try:
+                return grant()
+            except RuntimeError:  # the event loop it waited on was closed: the next one, then
+                continue
 
     @asynccontextmanager
     async def aturn(self) -> AsyncIterator[None]:
