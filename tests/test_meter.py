@@ -18,14 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact import _tables
+from compact import CompactConfig, CompactManager, _tables
 from compact._messages import Answer, Call, Message
 from compact._meter import (
-    REPLY_PRIMER,
     Tally,
     Usage,
     counter_for,
-    measure,
     message_tokens,
     reported_input,
     tools_tokens,
@@ -86,10 +84,11 @@ def said(text: str = "", **rest: Any) -> Message:
 
 
 def usage_of(example: list[tuple[Any, str, str]], model: str, tools: list[Any] | None = None) -> Usage:
-    """What an example weighs, by the public route: each message, the tools, the sum."""
-    tally = counter_for("tiktoken", model)
-    messages = [said(text, role=role, name=name) for role, name, text in example]
-    return measure(messages, [message_tokens(m, tally) for m in messages], tools_tokens(tools, tally, model))
+    """What an example weighs, as a host would learn it."""
+    named = [{"role": role, "name": name, "content": text} for role, name, text in example]
+    messages = [{key: value for key, value in message.items() if value} for message in named]
+    manager = CompactManager(CompactConfig(model=model, storage={"adapter": "none"}))
+    return manager.should_compact("example", messages, tools=tools).usage
 
 
 def published(name: str) -> bytes:
@@ -124,18 +123,6 @@ def test_messages_example(model: str, expected: int) -> None:
 def test_tools_example(model: str, expected: int) -> None:
     """The published tools example comes out as OpenAI's API counted it."""
     assert expected == usage_of(WEATHER, model, [CHAT_TOOL]).total
-
-
-@pytest.mark.spec("S01")
-def test_usage_is_split_by_source() -> None:
-    """System, developer, tools and messages are told apart, and the reply's primer is in the last, once."""
-    tally = Tally(len, "letters")
-    messages = [said("abc", role="system"), said("de", role="developer"), said("f"), said("g", role="assistant")]
-
-    usage = measure(messages, [message_tokens(m, tally) for m in messages], tools_schema=50)
-
-    assert {"system": 12, "developer": 14, "tools_schema": 50, "messages": 8 + 13 + REPLY_PRIMER} == usage.breakdown()
-    assert 12 + 14 + 50 + 24 == usage.total
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil
@@ -34,7 +34,6 @@ __all__ = [
     "Tally",
     "Usage",
     "counter_for",
-    "measure",
     "message_tokens",
     "reported_input",
     "tools_tokens",
@@ -131,19 +130,6 @@ def message_tokens(message: Message, tally: Tally) -> int:
     if message.hidden:
         total += count(message.hidden)
     return total
-
-
-def measure(messages: Iterable[Message], tokens: Iterable[int], tools_schema: int = 0) -> Usage:
-    """The usage of a request, given what each of its messages and all of its tools cost."""
-    system = developer = others = 0
-    for message, cost in zip(messages, tokens, strict=True):
-        if message.role == "system":
-            system += cost
-        elif message.role == "developer":
-            developer += cost
-        else:
-            others += cost
-    return Usage(system, developer, tools_schema, others + REPLY_PRIMER)
 
 
 def tools_tokens(tools: Sequence[Any] | None, tally: Tally, model: str) -> int:

@@ -28,7 +28,8 @@ def compact_messages(
     """The list in at most `max_tokens`, tools included. Nothing is stored.
 
     Anything that is not pinned may fold or be clipped, the newest turn too when it must; the newest user message
-    stays verbatim when it needs less than half of the room. Only pins that do not fit raise `InsufficientBudget`.
+    stays verbatim when it needs less than half of the room. Only pins, and a call that still waits for its result, that
+    do not fit raise `InsufficientBudget`.
     """
     config = config if config is not None else CompactConfig()
     layouts = (config.policy.layout, everything(keep_newest=True), everything(keep_newest=False))
