@@ -9,30 +9,29 @@ are served in the order they came, from threads and tasks alike; sessions never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
 from ._archive import Archive
+from ._desk import Call, Desk
 from ._dialects import DIALECTS
 from ._drivers import drive
 from ._effects import Effect, Emit, SaveSummary, SaveTranscript, warning
-from ._entries import Reader, Record
+from ._entries import Record
 from ._events import Sink
 from ._flow import flow, plan_for
-from ._job import Job, Outcome
+from ._job import Outcome
 from ._journal import Journal
 from ._mend import mend
-from ._meter import REPLY_PRIMER, Tally, counter_for, reported_input, tools_tokens
+from ._meter import reported_input
 from ._plan import Plan
-from ._policy import Policy
 from ._redact import Redactor
 from ._rooms import Room, Rooms
 from ._session import FoldRecord, Session
-from ._track import Track, equal
-from ._trigger import Counters, Decision, Lines, decide, lines_for
-from .config import CompactConfig, window_of
-from .errors import ArchiveError, ConfigError, InvalidMessage
+from ._trigger import Counters, Decision, Lines
+from .config import CompactConfig
+from .errors import ArchiveError, ConfigError
 from .models import Summarizer, summarizer_for
 from .sinks._fan import SinkList, configured_sinks
 from .stores import Store, open_store
@@ -57,18 +56,6 @@ class SessionView:
     """Whether parameters were changed that this session has not acknowledged yet."""
 
 
-@dataclass(slots=True)
-class _Call:
-    """One call under way; `fold` is what it will commit."""
-
-    room: Room
-    track: Track
-    messages: Sequence[Any]
-    tools_cost: int
-    job: Job
-    fold: tuple[FoldRecord, Record] | None = None
-
-
 class CompactManager:
     """Keeps the conversations of many sessions inside their window. Safe to share between threads and tasks."""
 
@@ -88,18 +75,20 @@ class CompactManager:
         self._config = config if config is not None else CompactConfig()
         self._summarizer = summarizer or summarizer_for(self._config.summary)
         """None when the built-in summarizer is to write."""
-        self._dialect = dialect
-        self._protect = protect
-        self._before_fold = before_fold
         redactor = Redactor(self._config.redaction.enabled, self._config.redaction.patterns)
         opened = open_store(self._config.storage) if store == "configured" else store
         adapter = self._config.storage.adapter if store == "configured" else type(opened).__name__
         self._archive = Archive(opened, redactor, adapter) if opened is not None else None
         self._journal = Journal(self._archive, SinkList([*sinks, *configured_sinks(self._config.tracing)], redactor))
-        self._rooms = Rooms(self._see_off)
-        self._gone: dict[str, tuple[int, int, dict[str, tuple[str, int]]]] = {}
-        self._tallies: dict[tuple[str, str], Tally] = {}
-        self._last_lines: tuple[Policy, int, int | None, Lines] | None = None
+        self._desk = Desk(
+            self._archive,
+            self._journal,
+            dialect=dialect,
+            protect=protect,
+            before_fold=before_fold,
+            offline=self._summarizer is None,
+        )
+        self._rooms = Rooms(self._desk.see_off)
         self._pending: CompactConfig | None = None
         self._changes: list[dict[str, Any]] = []
         self._said_unredacted = self._config.redaction.enabled
@@ -122,7 +111,7 @@ class CompactManager:
         switches to a smaller model folds before it is called.
         """
         with self._rooms.turn(session_id) as room:
-            return self._run(self._call(room, messages, tools, model, max_context_tokens, reserve_output))
+            return self._run(self._open(room, messages, tools, model, max_context_tokens, reserve_output))
 
     async def apreflight(
         self,
@@ -136,8 +125,8 @@ class CompactManager:
     ) -> Any:
         """`preflight` for async hosts: the same result and the same events, without stopping the event loop."""
         async with self._rooms.aturn(session_id) as room:
-            await self._warm_up(room, messages, tools, model)
-            return await self._arun(self._call(room, messages, tools, model, max_context_tokens, reserve_output))
+            await self._desk.warm_up(self._config, room.session, messages, tools, model)
+            return await self._arun(self._open(room, messages, tools, model, max_context_tokens, reserve_output))
 
     def manual_compact(
         self,
@@ -151,8 +140,8 @@ class CompactManager:
     ) -> Any:
         """Compact now, whatever the usage; the note goes into the trace and the archive."""
         with self._rooms.turn(session_id) as room:
-            call = self._call(room, messages, tools, model, max_context_tokens)
-            return self._run(self._forced(call, "manual", note=note))
+            call = self._open(room, messages, tools, model, max_context_tokens)
+            return self._run(call.forced("manual", note=note))
 
     async def amanual_compact(
         self,
@@ -166,9 +155,9 @@ class CompactManager:
     ) -> Any:
         """`manual_compact` for async hosts."""
         async with self._rooms.aturn(session_id) as room:
-            await self._warm_up(room, messages, tools, model)
-            call = self._call(room, messages, tools, model, max_context_tokens)
-            return await self._arun(self._forced(call, "manual", note=note))
+            await self._desk.warm_up(self._config, room.session, messages, tools, model)
+            call = self._open(room, messages, tools, model, max_context_tokens)
+            return await self._arun(call.forced("manual", note=note))
 
     def recover(
         self,
@@ -185,22 +174,22 @@ class CompactManager:
         list shrinks to three quarters. Raises `InsufficientBudget` when it cannot.
         """
         with self._rooms.turn(session_id) as room:
-            call = self._call(room, messages, tools, model)
+            call = self._open(room, messages, tools, model)
             total = call.job.usage.total
             goal = _limit(limit) if limit is not None and limit < total else max(1, total * 3 // 4)
             changes = {"lines": Lines(goal, goal), "offline": True, "must_shrink": True}
-            return self._run(self._forced(call, "overflow", **changes))
+            return self._run(call.forced("overflow", **changes))
 
     def _squeeze(
         self, session_id: str, messages: Sequence[Any], limit: int, tools: Sequence[Any] | None, layout: Any
     ) -> Any:
         """The list within a limit, whatever has to fold; the one-shot form."""
         with self._rooms.turn(session_id) as room:
-            call = self._call(room, messages, tools)
+            call = self._open(room, messages, tools)
             if call.job.usage.total <= _limit(limit):
                 return call.messages
             policy = call.job.policy.model_copy(update={"layout": layout})
-            return self._run(self._forced(call, "limit", policy=policy, lines=Lines(limit, limit), squeeze=True))
+            return self._run(call.forced("limit", policy=policy, lines=Lines(limit, limit), squeeze=True))
 
     # -- looking without touching ------------------------------------------------------------------------------------
 
@@ -209,7 +198,7 @@ class CompactManager:
     ) -> Decision:
         """Whether a fold is due, and why. Leaves no trace."""
         with self._rooms.turn(session_id, keep=False) as room:
-            return self._call(room, messages, tools, model, peek=True).job.decision
+            return self._desk.open(self._config, room, messages, tools, model, peek=True).job.decision
 
     def plan(
         self, session_id: str, messages: Sequence[Any], *, tools: Sequence[Any] | None = None, model: str | None = None
@@ -220,7 +209,7 @@ class CompactManager:
         is mended before it is folded, so there the fold itself may differ.
         """
         with self._rooms.turn(session_id, keep=False) as room:
-            job = self._call(room, messages, tools, model, peek=True).job
+            job = self._desk.open(self._config, room, messages, tools, model, peek=True).job
             return plan_for(job, job.history(job.outgoing()[1])).plan
 
     def session(self, session_id: str) -> SessionView:
@@ -229,7 +218,7 @@ class CompactManager:
         session = room.session
         if session.reader is None:
             session = Session(session_id)
-            self._wake(session, (), None)
+            self._desk.wake(self._config, session, (), None)
         return SessionView(
             id=session_id,
             state=session.machine.state,
@@ -306,61 +295,12 @@ class CompactManager:
 
     # -- one call ----------------------------------------------------------------------------------------------------
 
-    def _call(
-        self,
-        room: Room,
-        messages: Sequence[Any],
-        tools: Sequence[Any] | None = None,
-        model: str | None = None,
-        window: int | None = None,
-        reserve_output: int | None = None,
-        *,
-        peek: bool = False,
-    ) -> _Call:
-        """Bring the session up to date with this list, and put together what the flow needs to judge it."""
-        messages, tools = _listed(messages, "messages"), None if tools is None else _listed(tools, "tools")
-        config, session = self._config, room.session
-        if session.reader is None:
-            self._wake(session, messages, tools)
-        if not peek:
-            self._acknowledge(room)
-        named = model or config.model
-        reader = self._reader(session, self._tally(config.counter, named), peek)
-        track = session.track(messages, reader, tools, peek=peek)
-        policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named) + session.unseen
-        own_window = config.window if named == config.model else window_of(named)
-        lines = self._lines(policy, window or own_window, reserve_output)
-        factor = session.factor or 1 + reader.tally.margin
-        decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
-        if decision and track.reread(messages, reader):
-            decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
-        job = Job(
-            session=session,
-            reader=reader,
-            model=named,
-            policy=policy,
-            summary=config.summary,
-            lines=lines,
-            decision=decision,
-            outgoing=lambda: track.outgoing(messages),
-            fixed=tools_cost + REPLY_PRIMER,
-            factor=factor,
-            offline=self._summarizer is None,
-            before_fold=self._before_fold,
-            archived=self._archive is not None,
-        )
-        return _Call(room, track, messages, tools_cost, job)
+    def _open(self, room: Room, *what: Any) -> Call:
+        """A call, once the session has been told of changed parameters."""
+        self._acknowledge(room)
+        return self._desk.open(self._config, room, *what)
 
-    def _forced(self, call: _Call, reason: str, **changes: Any) -> _Call:
-        """The same call as a fold that was asked for."""
-        job = replace(call.job, forced=True, **changes)
-        call.track.reread(call.messages, job.reader)
-        usage = call.track.usage(call.tools_cost).scaled(job.factor)
-        decision = decide(usage, call.track.counters(), job.policy, job.lines, forced=reason)
-        call.job = replace(job, decision=decision)
-        return call
-
-    def _run(self, call: _Call) -> Any:
+    def _run(self, call: Call) -> Any:
         try:
             outcome = drive(
                 flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
@@ -372,7 +312,7 @@ class CompactManager:
             self._journal.write_events(call.room)
         return messages
 
-    async def _arun(self, call: _Call) -> Any:
+    async def _arun(self, call: Call) -> Any:
         import asyncio  # here, because only async hosts need it
 
         from ._drivers_async import adrive
@@ -388,7 +328,7 @@ class CompactManager:
             await asyncio.to_thread(self._journal.write_events, call.room)
         return messages
 
-    def _perform(self, call: _Call, effect: Effect) -> Any:
+    def _perform(self, call: Call, effect: Effect) -> Any:
         """Do what the flow wants, except asking and waiting, which differ between drivers."""
         if isinstance(effect, Emit):
             return self._journal.emit(call.room, effect)
@@ -402,13 +342,13 @@ class CompactManager:
             return error
         raise AssertionError(f"unknown effect {effect!r}")
 
-    def _fold(self, call: _Call, outcome: Outcome) -> tuple[FoldRecord, Record]:
+    def _fold(self, call: Call, outcome: Outcome) -> tuple[FoldRecord, Record]:
         """What a fold leaves in the session's history, and what replays it."""
         assert outcome.plan is not None
         record = call.track.record_of(outcome.slots, outcome.gone, outcome.step, outcome.version)
         return call.room.session.fold_record(call.job.decision.reasons, call.job.note, outcome.plan, outcome), record
 
-    def _finish(self, call: _Call, outcome: Outcome) -> Any:
+    def _finish(self, call: Call, outcome: Outcome) -> Any:
         """Commit what the flow did, and give back the list to send."""
         session, track = call.room.session, call.track
         if outcome.changed:
@@ -426,81 +366,6 @@ class CompactManager:
             return mended.raws
         return call.messages if track.record is None else track.outgoing(call.messages)[0]
 
-    # -- what a call needs -------------------------------------------------------------------------------------------
-
-    def _wake(self, session: Session, messages: Sequence[Any], tools: Sequence[Any] | None) -> None:
-        """Give a session its reader, and bring back what the archive knows of it."""
-        reader = Reader(self._dialect, self._tally(self._config.counter, self._config.model), self._protect)
-        reader.settle(messages, tools)
-        if self._archive is not None:
-            try:
-                self._archive.load(session, reader)
-            except ArchiveError as error:
-                # Only a fold needs the store. Without it a fold made earlier costs a new summary.
-                self._journal.complain(f"session {session.id!r} could not be read back: {error}")
-        elif session.id in self._gone:
-            session.step, session.version, signatures = self._gone[session.id]
-            session.memory.recognise(signatures)
-        session.reader = reader
-
-    def _reader(self, session: Session, tally: Tally, peek: bool) -> Reader:
-        """The session's reader with this tally; a change of tokenizer counts everything again."""
-        assert session.reader is not None
-        if peek:
-            return session.reader.with_tally(tally)
-        if session.reader.tally is tally:
-            return session.reader
-        session.reader.tally = tally
-        session.factor = None
-        for track in session.tracks:
-            track.recost(session.reader)
-        return session.reader
-
-    def _lines(self, policy: Policy, window: int, reserve_output: int | None) -> Lines:
-        """The lines of this call, which are nearly always those of the last one."""
-        known = self._last_lines
-        if known is None or known[0] is not policy or known[1:3] != (window, reserve_output):
-            lines = lines_for(policy, window, reserve_output=reserve_output)
-            if lines.budget <= 0:
-                raise ConfigError(
-                    f"a window of {window:,} tokens leaves no budget: hard_cap_buffer {policy.hard_cap_buffer:,} and "
-                    f"reserve_output {window - policy.hard_cap_buffer - lines.budget:,} take it all; give it more"
-                )
-            known = policy, window, reserve_output, lines
-            self._last_lines = known
-        return known[3]
-
-    def _tally(self, counter: str, model: str) -> Tally:
-        tally = self._tallies.get((counter, model))
-        if tally is None:
-            tally = self._tallies[counter, model] = counter_for(counter, model)
-        return tally
-
-    async def _warm_up(
-        self, room: Room, messages: Sequence[Any], tools: Sequence[Any] | None, model: str | None
-    ) -> None:
-        """Load a token table, and a session from the archive, without stopping the event loop."""
-        key = self._config.counter, model or self._config.model
-        if key in self._tallies and room.session.reader is not None:
-            return
-        import asyncio
-
-        await asyncio.to_thread(self._tally, *key)
-        if room.session.reader is None:
-            await asyncio.to_thread(self._wake, room.session, _listed(messages, "messages"), tools)
-
-    def _tools_cost(self, session: Session, tools: Sequence[Any] | None, tally: Tally, model: str) -> int:
-        """What the tools cost; counted again only when they are others than last time."""
-        if not tools:
-            return 0
-        known = session.tools
-        alike = known is not None and known[0] is tally and known[2] == len(tools)
-        if known is not None and alike and (known[1] is tools or equal(known[1], tools)):
-            return known[3]
-        cost = tools_tokens(tools, tally, model)
-        session.tools = tally, tools, len(tools), cost
-        return cost
-
     def _acknowledge(self, room: Room) -> None:
         if not self._said_unredacted:
             self._said_unredacted = True
@@ -513,24 +378,8 @@ class CompactManager:
             room.generation = len(self._changes)
             self._journal.emit(room, Emit("compact.config_changed", {"changed": news}))
 
-    def _see_off(self, room: Room) -> None:
-        """A session gives way. The archive knows its folds; without one, how it knows its own summaries is kept."""
-        self._journal.write_events(room)
-        session = room.session
-        if self._archive is None and session.step:
-            self._gone[session.id] = session.step, session.version, session.memory.signatures
-
 
 _FIXED_AT_START = frozenset({"storage", "redaction", "tracing", "agents", "provider", "base_url"})
-
-
-def _listed(values: Any, what: str) -> Sequence[Any]:
-    """A host's list as it is; another sequence as a list."""
-    if isinstance(values, (list, tuple)):
-        return values
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidMessage(f"{what} must be a list, not {type(values).__name__}")
-    return list(values)
 
 
 def _limit(tokens: int) -> int:

@@ -1,0 +1,212 @@
+"""What a call needs before the flow can judge it.
+
+Owns: `Desk`, which wakes sessions, keeps readers and counts up to date, and puts a `Call` together.
+Must never: judge, fold, or emit an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ._archive import Archive
+from ._entries import Reader, Record
+from ._job import Job
+from ._journal import Journal
+from ._meter import REPLY_PRIMER, Tally, counter_for, tools_tokens
+from ._plan import Plan
+from ._policy import Policy
+from ._rooms import Room
+from ._session import FoldRecord, Session
+from ._track import Track, equal
+from ._trigger import Lines, decide, lines_for
+from .config import CompactConfig, window_of
+from .errors import ArchiveError, ConfigError, InvalidMessage
+
+__all__ = ["Call", "Desk"]
+
+
+@dataclass(slots=True)
+class Call:
+    """One call under way; `fold` is what it will commit."""
+
+    room: Room
+    track: Track
+    messages: Sequence[Any]
+    tools_cost: int
+    job: Job
+    fold: tuple[FoldRecord, Record] | None = None
+
+    def forced(self, reason: str, **changes: Any) -> Call:
+        """The same call as a fold that was asked for."""
+        job = replace(self.job, forced=True, **changes)
+        self.track.reread(self.messages, job.reader)
+        usage = self.track.usage(self.tools_cost).scaled(job.factor)
+        decision = decide(usage, self.track.counters(), job.policy, job.lines, forced=reason)
+        self.job = replace(job, decision=decision)
+        return self
+
+
+class Desk:
+    """Prepares calls. One per manager; all methods are called with the session's turn taken."""
+
+    def __init__(
+        self,
+        archive: Archive | None,
+        journal: Journal,
+        *,
+        dialect: str,
+        protect: Callable[[Any], bool] | None,
+        before_fold: Callable[[Plan], Plan | None] | None,
+        offline: bool,
+    ) -> None:
+        self._archive = archive
+        self._journal = journal
+        self._dialect = dialect
+        self._protect = protect
+        self._before_fold = before_fold
+        self._offline = offline
+        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._last_lines: tuple[Policy, int, int | None, Lines] | None = None
+        self._gone: dict[str, tuple[int, int, dict[str, tuple[str, int]]]] = {}
+
+    def open(
+        self,
+        config: CompactConfig,
+        room: Room,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+        window: int | None = None,
+        reserve_output: int | None = None,
+        *,
+        peek: bool = False,
+    ) -> Call:
+        """Bring the session up to date with this list, and put together what the flow needs to judge it."""
+        messages, tools = listed(messages, "messages"), None if tools is None else listed(tools, "tools")
+        session = room.session
+        if session.reader is None:
+            self.wake(config, session, messages, tools)
+        named = model or config.model
+        reader = self._reader(session, self._tally(config.counter, named), peek)
+        track = session.track(messages, reader, tools, peek=peek)
+        policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named) + session.unseen
+        own_window = config.window if named == config.model else window_of(named)
+        lines = self._lines(policy, window or own_window, reserve_output)
+        factor = session.factor or 1 + reader.tally.margin
+        decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
+        if decision and track.reread(messages, reader):
+            decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
+        job = Job(
+            session=session,
+            reader=reader,
+            model=named,
+            policy=policy,
+            summary=config.summary,
+            lines=lines,
+            decision=decision,
+            outgoing=lambda: track.outgoing(messages),
+            fixed=tools_cost + REPLY_PRIMER,
+            factor=factor,
+            offline=self._offline,
+            before_fold=self._before_fold,
+            archived=self._archive is not None,
+        )
+        return Call(room, track, messages, tools_cost, job)
+
+    async def warm_up(
+        self,
+        config: CompactConfig,
+        session: Session,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None,
+        model: str | None,
+    ) -> None:
+        """Load a token table, and a session from the archive, without stopping the event loop."""
+        key = config.counter, model or config.model
+        if key in self._tallies and session.reader is not None:
+            return
+        import asyncio
+
+        await asyncio.to_thread(self._tally, *key)
+        if session.reader is None:
+            await asyncio.to_thread(self.wake, config, session, listed(messages, "messages"), tools)
+
+    def wake(
+        self, config: CompactConfig, session: Session, messages: Sequence[Any], tools: Sequence[Any] | None
+    ) -> None:
+        """Give a session its reader, and bring back what the archive knows of it."""
+        reader = Reader(self._dialect, self._tally(config.counter, config.model), self._protect)
+        reader.settle(messages, tools)
+        if self._archive is not None:
+            try:
+                self._archive.load(session, reader)
+            except ArchiveError as error:
+                # Only a fold needs the store. Without it a fold made earlier costs a new summary.
+                self._journal.complain(f"session {session.id!r} could not be read back: {error}")
+        elif session.id in self._gone:
+            session.step, session.version, signatures = self._gone[session.id]
+            session.memory.recognise(signatures)
+        session.reader = reader
+
+    def see_off(self, room: Room) -> None:
+        """A session gives way. The archive knows its folds; without one, how it knows its own summaries is kept."""
+        self._journal.write_events(room)
+        session = room.session
+        if self._archive is None and session.step:
+            self._gone[session.id] = session.step, session.version, session.memory.signatures
+
+    def _reader(self, session: Session, tally: Tally, peek: bool) -> Reader:
+        """The session's reader with this tally; a change of tokenizer counts everything again."""
+        assert session.reader is not None
+        if peek:
+            return session.reader.with_tally(tally)
+        if session.reader.tally is tally:
+            return session.reader
+        session.reader.tally = tally
+        session.factor = None
+        for track in session.tracks:
+            track.recost(session.reader)
+        return session.reader
+
+    def _lines(self, policy: Policy, window: int, reserve_output: int | None) -> Lines:
+        """The lines of this call, which are nearly always those of the last one."""
+        known = self._last_lines
+        if known is None or known[0] is not policy or known[1:3] != (window, reserve_output):
+            lines = lines_for(policy, window, reserve_output=reserve_output)
+            if lines.budget <= 0:
+                raise ConfigError(
+                    f"a window of {window:,} tokens leaves no budget: hard_cap_buffer {policy.hard_cap_buffer:,} and "
+                    f"reserve_output {window - policy.hard_cap_buffer - lines.budget:,} take it all; give it more"
+                )
+            known = policy, window, reserve_output, lines
+            self._last_lines = known
+        return known[3]
+
+    def _tally(self, counter: str, model: str) -> Tally:
+        tally = self._tallies.get((counter, model))
+        if tally is None:
+            tally = self._tallies[counter, model] = counter_for(counter, model)
+        return tally
+
+    def _tools_cost(self, session: Session, tools: Sequence[Any] | None, tally: Tally, model: str) -> int:
+        """What the tools cost; counted again only when they are others than last time."""
+        if not tools:
+            return 0
+        known = session.tools
+        alike = known is not None and known[0] is tally and known[2] == len(tools)
+        if known is not None and alike and (known[1] is tools or equal(known[1], tools)):
+            return known[3]
+        cost = tools_tokens(tools, tally, model)
+        session.tools = tally, tools, len(tools), cost
+        return cost
+
+
+def listed(values: Any, what: str) -> Sequence[Any]:
+    """A host's list as it is; another sequence as a list."""
+    if isinstance(values, (list, tuple)):
+        return values
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidMessage(f"{what} must be a list, not {type(values).__name__}")
+    return list(values)
