@@ -23,10 +23,8 @@ from .sinks._fan import SinkList
 
 __all__ = ["Journal"]
 
-EVENTS_HELD = 256
-"""Events held of a session that has an archive, until a fold writes them out."""
-EVENTS_REMEMBERED = 64
-"""Events held of a session that never folded: the newest, for the day it does."""
+EVENTS_HELD = 64
+"""Events of a session held in memory: until a fold writes them out, or, before the first fold, the newest ones."""
 
 
 class Journal:
@@ -45,7 +43,7 @@ class Journal:
         if self._archive is not None:
             room.events.append(event)
             if not session.step:
-                del room.events[:-EVENTS_REMEMBERED]
+                del room.events[:-EVENTS_HELD]
             elif len(room.events) >= EVENTS_HELD:
                 self.write_events(room)
         self._sinks(event)
