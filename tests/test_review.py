@@ -18,7 +18,7 @@ from compact._layouts import in_place
 from compact._rooms import HOT_SESSIONS
 from compact.errors import ArchiveError, CompactError, ConfigError, ModelUnavailable
 from compact.stores.fs import FileStore
-from compact.testing import ScriptedModel, chat
+from compact.testing import Recorder, ScriptedModel, chat
 
 
 def manager_for(summarizer: Any = None, seen: Any = None, **settings: Any) -> CompactManager:
@@ -234,6 +234,14 @@ def test_odd_arguments_get_a_typed_error(act: Any) -> None:
     """Nothing but errors of ours reaches the caller."""
     with pytest.raises(CompactError):
         act(manager_for())
+
+
+def test_iterators_are_read_once_by_async_hosts_too() -> None:
+    """What a cold `apreflight` looks at to find the format is still there to be counted."""
+    tools = [{"type": "function", "function": {"name": "look", "description": "Looks. " * 50}}]
+    seen = Recorder()
+    asyncio.run(manager_for(None, seen).apreflight("s", deque(chat("ua")), tools=iter(tools)))
+    assert seen["token_estimate"][0].data["breakdown"]["tools_schema"] > 100
 
 
 def test_other_sequences_are_taken_too() -> None:

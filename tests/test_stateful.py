@@ -145,7 +145,7 @@ class Host:
         self.calls = 0
         self.positions: set[int] = set()
         self.folds = 0
-        self.full = self.altered = self.mended = False
+        self.full = self.altered = False
         self.wrong: list[str] = []
 
     # -- the conversation --------------------------------------------------------------------------------------------
@@ -236,7 +236,6 @@ class Host:
         dialect, policy = self.bench.dialect, self.manager.config.policy
         sound = not problems(dialect, given) or not problems(dialect, self.whole)
         repaired = any(event.data.get("code") == "repaired_history" for event in events)
-        self.mended |= repaired
         self.altered |= repaired or any(event.data.get("clipped") for event in events)
         if folded or sound:
             self.note("valid", problems(dialect, out))
@@ -253,8 +252,7 @@ class Host:
         if folded:
             usage, budget = self._usage(out), self.manager.config.budget
             self.note("budget", [f"{usage} of {budget}"] if usage > budget else [])
-        elif self.before is not None and not self.mended:
-            # A list that arrived broken is mended anew at each call, and an answer that comes may change how.
+        elif self.before is not None and not repaired:
             same = json.dumps(self.before) == json.dumps(out[: len(self.before)])
             self.note("prefix", [] if same else ["what went out before is not the beginning of what goes out now"])
         self._check_asks(asks, folded, sound)

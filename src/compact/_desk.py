@@ -24,7 +24,7 @@ from ._trigger import Lines, decide, lines_for
 from .config import CompactConfig, window_of
 from .errors import ArchiveError, ConfigError, InvalidMessage
 
-__all__ = ["Call", "Desk"]
+__all__ = ["Call", "Desk", "given"]
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Desk:
         peek: bool = False,
     ) -> Call:
         """Bring the session up to date with this list, and put together what the flow needs to judge it."""
-        messages, tools = listed(messages, "messages"), None if tools is None else listed(tools, "tools")
+        messages, tools = given(messages, tools)
         session = room.session
         if session.reader is None:
             self.wake(config, session, messages, tools)
@@ -131,7 +131,7 @@ class Desk:
 
         await asyncio.to_thread(self._tally, *key)
         if session.reader is None:
-            await asyncio.to_thread(self.wake, config, session, listed(messages, "messages"), tools)
+            await asyncio.to_thread(self.wake, config, session, messages, tools)
 
     def wake(
         self, config: CompactConfig, session: Session, messages: Sequence[Any], tools: Sequence[Any] | None
@@ -203,7 +203,12 @@ class Desk:
         return cost
 
 
-def listed(values: Any, what: str) -> Sequence[Any]:
+def given(messages: Any, tools: Any) -> tuple[Sequence[Any], Sequence[Any] | None]:
+    """What a host passed, as lists that can be read more than once."""
+    return _listed(messages, "messages"), None if tools is None else _listed(tools, "tools")
+
+
+def _listed(values: Any, what: str) -> Sequence[Any]:
     """A host's list as it is; another sequence as a list."""
     if isinstance(values, (list, tuple)):
         return values

@@ -1,4 +1,4 @@
-"""The whole pipeline as one generator: measure, decide, plan, archive, summarize, splice, judge.
+"""The whole pipeline as one generator: mend, plan, archive, summarize, splice, judge.
 
 Owns: the order of things, and what happens when one of them fails.
 Must never: do I/O. It yields what it wants done (`_effects`) and is told how that went; a sync and an async driver

@@ -8,13 +8,14 @@ are served in the order they came, from threads and tasks alike; sessions never 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
 from ._archive import Archive
-from ._desk import Call, Desk
+from ._desk import Call, Desk, given
 from ._dialects import DIALECTS
 from ._drivers import drive
 from ._effects import Effect, Emit, SaveSummary, SaveTranscript, warning
@@ -89,6 +90,7 @@ class CompactManager:
             offline=self._summarizer is None,
         )
         self._rooms = Rooms(self._desk.see_off)
+        self._changing = threading.Lock()
         self._pending: CompactConfig | None = None
         self._changes: list[dict[str, Any]] = []
         self._said_unredacted = self._config.redaction.enabled
@@ -124,6 +126,7 @@ class CompactManager:
         reserve_output: int | None = None,
     ) -> Any:
         """`preflight` for async hosts: the same result and the same events, without stopping the event loop."""
+        messages, tools = given(messages, tools)
         async with self._rooms.aturn(session_id) as room:
             await self._desk.warm_up(self._config, room.session, messages, tools, model)
             return await self._arun(self._open(room, messages, tools, model, max_context_tokens, reserve_output))
@@ -154,6 +157,7 @@ class CompactManager:
         max_context_tokens: int | None = None,
     ) -> Any:
         """`manual_compact` for async hosts."""
+        messages, tools = given(messages, tools)
         async with self._rooms.aturn(session_id) as room:
             await self._desk.warm_up(self._config, room.session, messages, tools, model)
             call = self._open(room, messages, tools, model, max_context_tokens)
@@ -271,13 +275,17 @@ class CompactManager:
         self._rooms.check_open()
         if fixed := _FIXED_AT_START & changes.keys():
             raise ConfigError(f"{', '.join(sorted(fixed))}: set when the manager is made; make a new one to change it")
-        self._pending = (self._pending or self._config).changed(**changes)
-        self._changes.append(changes)
+        with self._changing:
+            self._pending = (self._pending or self._config).changed(**changes)
+            self._changes.append(changes)
         self._settle_changes()
 
     def _settle_changes(self) -> None:
-        if self._pending is not None and not self._rooms.folding():
-            self._config, self._pending = self._pending, None
+        if self._pending is None:
+            return
+        with self._changing:
+            if self._pending is not None and not self._rooms.folding():
+                self._config, self._pending = self._pending, None
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -359,10 +367,8 @@ class CompactManager:
         session.sent = round(call.job.usage.total / call.job.factor)
         if track.unjudged:
             mended = mend(call.job.reader, *track.outgoing(call.messages))
-            said = "; ".join(mended.sentences)
-            if said and said not in session.warned:
-                session.warned.add(said)
-                self._journal.emit(call.room, warning("repaired_history", "low", said))
+            if mended.sentences:
+                self._journal.emit(call.room, warning("repaired_history", "low", "; ".join(mended.sentences)))
             return mended.raws
         return call.messages if track.record is None else track.outgoing(call.messages)[0]
 

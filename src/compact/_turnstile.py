@@ -33,7 +33,7 @@ class Turnstile:
 
     def enter(self) -> None:
         """Wait for a turn on this thread. Whoever enters must leave."""
-        if self._enter_now():
+        if self._enter():
             return
         ready = threading.Event()
         if not self._enter(ready.set):
@@ -78,19 +78,14 @@ class Turnstile:
         finally:
             self.leave()
 
-    def _enter_now(self) -> bool:
-        with self._guard:
-            if self._busy:
-                return False
-            self._busy = True
-            return True
-
-    def _enter(self, grant: Callable[[], None]) -> bool:
+    def _enter(self, grant: Callable[[], None] | None = None) -> bool:
+        """Go in when nobody is inside; otherwise queue up, when there is a way to be told."""
         with self._guard:
             if not self._busy:
                 self._busy = True
                 return True
-            self._waiting.append(grant)
+            if grant is not None:
+                self._waiting.append(grant)
             return False
 
     def _abandon(self, grant: Callable[[], None]) -> None:
