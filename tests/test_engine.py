@@ -61,6 +61,7 @@ def bench(
     """A manager with a small window, nothing stored, and this policy."""
     model, recorder = model or ScriptedModel("what mattered so far"), Recorder()
     settings = {"storage": NO_STORE, **(config or {})}
+    settings["summary"] = {"min_score": 0, **settings.get("summary", {})}  # what a script says goes in as it stands
     made = CompactConfig(max_context_tokens=window, policy={"hard_cap_buffer": 100, **policy}, **settings)
     return Bench(CompactManager(made, summarizer=model, sinks=[recorder], **(manager or {})), model, recorder)
 

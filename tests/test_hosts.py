@@ -50,7 +50,7 @@ class Bench:
         self.model = ScriptedModel(lambda ask: f"notes number {len(self.model.asks)}")
         self.seen = Recorder()
         policy = {"hard_cap_buffer": 100, **settings.pop("policy", {})}
-        defaults = {"max_context_tokens": 1500, "storage": {"adapter": "none"}}
+        defaults = {"max_context_tokens": 1500, "storage": {"adapter": "none"}, "summary": {"min_score": 0}}
         config = CompactConfig(**{**defaults, **settings, "policy": policy})
         self.manager = CompactManager(config, summarizer=self.model, sinks=[self.seen], dialect=dialect)
 

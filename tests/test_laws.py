@@ -36,7 +36,7 @@ def managed(
         max_context_tokens=window,
         counter=counter,
         policy={"layout": "in_place", "hard_cap_buffer": 50, **policy},
-        summary=summary or {},
+        summary={"min_score": 0, **(summary or {})},
         storage={"adapter": "none"},
     )
     return CompactManager(config, summarizer=model or ScriptedModel("short"), sinks=sinks, before_fold=before_fold)

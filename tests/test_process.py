@@ -30,7 +30,7 @@ from compact.testing import Recorder, ScriptedModel, chat
 def manager_for(summarizer: Any = None, *sinks: Any, **settings: Any) -> CompactManager:
     """A manager with a small window that archives nothing unless told so and does not retry."""
     policy = {"hard_cap_buffer": 100, **settings.pop("policy", {})}
-    summary = {"max_retries": 0, **settings.pop("summary", {})}
+    summary = {"max_retries": 0, "min_score": 0, **settings.pop("summary", {})}
     defaults = {"max_context_tokens": 1500, "storage": {"adapter": "none"}}
     config = CompactConfig(**{**defaults, **settings}, policy=policy, summary=summary)
     return CompactManager(config, summarizer=summarizer, sinks=sinks)

@@ -25,7 +25,7 @@ def manager_for(summarizer: Any = None, seen: Any = None, **settings: Any) -> Co
     """A manager with a small window that archives nothing unless told so and does not retry."""
     arguments = {name: settings.pop(name) for name in ("store", "before_fold", "protect") if name in settings}
     policy = {"hard_cap_buffer": 60, **settings.pop("policy", {})}
-    summary = {"max_retries": 0, **settings.pop("summary", {})}
+    summary = {"max_retries": 0, "min_score": 0, **settings.pop("summary", {})}
     defaults = {"max_context_tokens": 1500, "storage": {"adapter": "none"}}
     config = CompactConfig(**{**defaults, **settings}, policy=policy, summary=summary)
     return CompactManager(config, summarizer=summarizer, sinks=[seen] if seen is not None else [], **arguments)

@@ -117,6 +117,7 @@ class Bench:
                 counter="chars",
                 policy={"layout": layout, "hard_cap_buffer": BUFFER, **small, **policy},
                 storage={"adapter": "none"},
+                summary={"min_score": 0},  # what a script says goes in as it stands
                 redaction={"enabled": False},  # not the point here
             ),
             summarizer=self.summaries.model,

@@ -16,6 +16,8 @@ from typing import Any
 
 from ._entries import KEPT_RECORDS, Entry, Reader, Record
 from ._events import Event
+from ._facts import cited
+from ._fidelity import Report
 from ._job import Outcome
 from ._messages import as_mapping
 from ._redact import Redactor
@@ -70,6 +72,7 @@ class Archive:
             "range": fold.range,
             "tokens_before": fold.tokens_before,
             "tokens_after": fold.tokens_after,
+            "report": fold.report.as_dict() if fold.report is not None else None,
             "positions": outcome.positions,
             "gone_calls": sorted(outcome.abandoned),
             "folds": [
@@ -117,6 +120,22 @@ class Archive:
             step = steps[-1]
         data = self._get(transcript_key(session_id, step))
         return [json.loads(line) for line in data.splitlines() if line.strip()]
+
+    def cited(self, session_id: str, citations: str) -> list[Any]:
+        """The messages that the citations in a text name, as they were when they folded, in the session's order."""
+        named = [span for _, spans in cited(citations) for span in spans]
+        if not named:
+            raise ArchiveError(
+                f"no citation in the {len(citations):,} characters given; give one as a summary does, [#12] or [#12-18]"
+            )
+        found: dict[int, Any] = {}
+        for step in self._steps(session_id, "summary-"):
+            positions = json.loads(self._get(summary_key(session_id, step)))["positions"]
+            if any(first <= position <= last for first, last in named for position in positions):
+                # A message stands in the first transcript that has its position; later ones have its summary there.
+                for position, message in zip(positions, self.transcript(session_id, step), strict=True):
+                    found.setdefault(position, message)
+        return [found[p] for p in sorted(found) if any(first <= p <= last for first, last in named)]
 
     def load(self, session: Session, reader: Reader) -> None:
         """Bring back what a session knew: its step, its summaries, and the folds that can be replayed."""
@@ -177,6 +196,7 @@ def _fold_record(value: Any) -> FoldRecord:
         tokens_after=value["tokens_after"],
         fallback=value["fallback"],
         note=value["note"],
+        report=Report.from_dict(value["report"]) if value.get("report") is not None else None,
     )
 
 

@@ -4,14 +4,19 @@ Owns: `Ask`, the prompts, the fence, the summary's marker, and the judgement of 
 Must never: call a model, or trust the text it fences.
 
 The kind is read off the fold: only fresh messages → create; an old summary and fresh ones → merge; an old summary
-alone → shrink. Folded text is untrusted: it stands between two marks made from a hash of all they enclose, which
-nobody who wrote a part of it can know, while the same input still gives the same prompt.
+alone → shrink. Folded text is untrusted:
+
+- It stands between two marks made from a hash of all they enclose, which nobody who wrote a part of it can know, while
+  the same input still gives the same prompt.
+- Every line of it that is not a label of ours starts with a space. So nobody inside can begin a line with a label, a
+  mark or a role, and it costs no tokens.
+- Our own tag, and the tokens by which chat templates tell roles apart, lose their first bracket.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
@@ -19,11 +24,32 @@ from importlib.resources import files
 from typing import Literal
 
 from ._messages import Message
-from .errors import BadSummary
+from ._rubbish import Ours, rubbish
+from .errors import BadSummary, ContentFilter
 
-__all__ = ["Ask", "body_of", "envelope", "judge", "render", "unwrap"]
+__all__ = ["Ask", "body_of", "defused", "envelope", "judge", "labels", "render", "unwrap"]
 
 Kind = Literal["create", "merge", "shrink"]
+
+TAG = "COMPACT-SUMMARY"
+
+_FULL = 0.95
+"""The share of `max_tokens` from which an answer without an end may have been cut off."""
+_INVISIBLE = {
+    **dict.fromkeys([*range(32), *range(127, 160), 0x200B, 0x2060, 0xFEFF, *range(0x202A, 0x202F)]),
+    **dict.fromkeys([*range(0x2066, 0x206A), *range(0xE0000, 0xE0080)]),
+    **dict.fromkeys([10, 11, 12, 13, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029], "\n"),
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
+    9: "\t",
+}
+"""What a reader does not see goes, and every way to end a line is one, so that what we escape is what is read."""
+_TEMPLATE = re.compile(
+    r"<(?=[|｜][^<>\n]{1,60}[|｜]>)"
+    r"|<(?=/?(?:s|bos|eos|pad|unk|mask|sop|eop|(?:start|end)_of_turn|think|tool_(?:call|response))>)"
+    r"|<(?=</?SYS>>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|[gs]MASK)\])"
+)
+_THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +68,13 @@ class Ask:
     seed: int | None = None
     model: str | None = None
     prompt: str | None = None
-    tag: str = "COMPACT-SUMMARY"
+    tag: str = TAG
     count: Callable[[str], int] = field(default=len, repr=False, compare=False)
     """Counts tokens as the limit is counted."""
+    called: tuple[tuple[str, str], ...] = ()
+    """Ids and names of the tools that earlier parts of this request called; see `_chunks`."""
+    continues: bool = False
+    """Whether the first message goes on from the part before."""
 
     @property
     def kind(self) -> Kind:
@@ -56,36 +86,71 @@ class Ask:
         """System and user message, ready to send to a chat model."""
         limit = f"Answer inside <{self.tag}> and </{self.tag}>, in at most {self.max_tokens} tokens."
         system = "\n\n".join((_prompt("system"), self.prompt or _prompt(self.strategy), limit))
-        parts = [_prompt(self.kind), f"NOTES SO FAR:\n{_fenced(self.previous) if self.previous else '(none yet)'}"]
+        notes = _fenced(" " + defused(self.previous, self.tag)) if self.previous else "(none yet)"
+        parts = [_prompt(self.kind), f"NOTES SO FAR:\n{notes}"]
         if self.source:
-            parts.append(f"MESSAGES TO FOLD IN:\n{_fenced(render(self.source, self.positions))}")
+            parts.append(f"MESSAGES TO FOLD IN:\n{_fenced(render(self))}")
         return {"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}
+
+    @property
+    def words(self) -> Iterator[str]:
+        """Everything that was said in what folds, notes and tools included, piece by piece."""
+        yield self.previous or ""
+        for message in self.source:
+            yield message.text
+            yield from (call.arguments for call in message.calls)
+            yield from (answer.text for answer in message.answers)
 
     def halved(self) -> Ask:
         """The same request at half the size."""
         return replace(self, max_tokens=max(1, self.max_tokens // 2))
 
+    def carrying(self, notes: str) -> Ask:
+        """The same request with other notes so far: what the part before came to."""
+        return replace(self, previous=notes)
 
-def render(source: Sequence[Message], positions: Sequence[int]) -> str:
-    """Messages as labelled text: who said what, which tool was called with what, and what it answered."""
-    names = {call.id: call.name for message in source for call in message.calls}
-    lines: list[str] = []
-    for message, position in zip(source, positions, strict=True):
-        if message.text:
-            lines.append(f"[#{position} {message.role}] {message.text}")
-        lines += [f"[#{position} call {call.name}] {call.arguments}" for call in message.calls]
-        lines += [f"[#{position} result of {names.get(a.id, a.id)}] {a.text}" for a in message.answers]
+
+def render(ask: Ask) -> str:
+    """The messages of a request as labelled text: who said what, which tool was called with what, what it answered."""
+    names = dict(ask.called) | {call.id: call.name for message in ask.source for call in message.calls}
+    lines = [
+        f"{label} {defused(text, ask.tag)}"
+        for message, position in zip(ask.source, ask.positions, strict=True)
+        for label, text in labels(message, position, names)
+    ]
+    if ask.continues and lines:
+        lines[0] = lines[0].replace("]", ", continued]", 1)
     return "\n".join(lines)
 
 
-def judge(answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: float) -> str:
-    """The body of an answer that may replace history; otherwise `BadSummary` with the numbers."""
+def labels(message: Message, position: int, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each thing that a message says, behind the label under which it is shown."""
+    if message.text:
+        yield f"[#{position} {message.role}]", message.text
+    for call in message.calls:
+        yield f"[#{position} call {_plain(call.name)}]", call.arguments
+    for answer in message.answers:
+        yield f"[#{position} result of {_plain(names.get(answer.id, answer.id))}]", answer.text
+
+
+def judge(answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: float, offline: bool = False) -> str:
+    """The body of an answer that may replace history.
+
+    Otherwise `ContentFilter` for a refusal, and `BadSummary` with the numbers for anything else. What the built-in
+    summarizer wrote (`offline`) is copied from the conversation, greetings too where there is nothing else: it is
+    measured like any other, and suspected only when it is empty.
+    """
     body = unwrap(answer, tag)
-    if not body:
-        raise BadSummary("the summary is empty")
     size = ask.count(body)
+    full = ask.count(answer) >= _FULL * ask.max_tokens and not _closes(tag).search(answer)
+    opened = full and _opens(tag).search(answer) is not None
+    found = None if offline and body else rubbish(body, ask.words, _our_words(), full=full, opened=opened)
+    if found is not None and found.refusal:
+        raise ContentFilter(f"the model refused: {found}")
     if size > ask.max_tokens:
         raise BadSummary(f"the summary has {size:,} tokens; {ask.max_tokens:,} were allowed")
+    if found is not None:
+        raise BadSummary(f"the answer is no summary: {found}")
     if size >= replaced_tokens:
         raise BadSummary(f"the summary has {size:,} tokens and would replace {replaced_tokens:,}: nothing is gained")
     saved = 1 - size / replaced_tokens
@@ -100,11 +165,18 @@ def envelope(body: str, tag: str, version: int) -> str:
 
 
 def unwrap(text: str, tag: str) -> str:
-    """What stands inside the tag, or the whole text when there is none; our marker never nests."""
-    marker = re.escape(tag)
-    found = re.search(rf"<{marker}(?: v\d+)?>(.*?)(?:</{marker}>|\Z)", text, re.DOTALL)
-    body = found.group(1) if found else text
-    return re.sub(rf"</?{marker}(?: v\d+)?>", "", body).strip()
+    """What stands inside the tag, or the whole text when there is none; our marker never nests.
+
+    From the first mark to the last, so that a summary which quotes a mark is neither cut short nor replaced by what it
+    quotes. A model may think aloud, or repeat the instruction, before it answers.
+    """
+    thought = _THOUGHT.match(text)
+    text = _instruction(tag).sub("", text[thought.end() :] if thought else text)
+    opening = _opens(tag).search(text)
+    body = text[opening.end() :] if opening else text
+    *_, closing = [None, *_closes(tag).finditer(body)]
+    body = body[: closing.start()] if opening and closing else body
+    return _ours(tag).sub("‹", _closes(tag).sub("", _opens(tag).sub("", body))).strip()
 
 
 def body_of(summary: str) -> str:
@@ -113,11 +185,56 @@ def body_of(summary: str) -> str:
     return found.group(2) if found else summary
 
 
+def defused(text: str, tag: str) -> str:
+    """Somebody's words for the inside of a fence: as readable as before, and nothing in them reads as a mark."""
+    seen = text.replace("\r\n", "\n").translate(_INVISIBLE)
+    seen = _ours(tag).sub("‹", _TEMPLATE.sub("‹", seen))
+    return re.sub(r"\n(?!\n)", "\n ", seen)
+
+
 def _fenced(text: str) -> str:
-    mark = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    mark = blake2b(text.encode(), digest_size=8).hexdigest()
     return f"--- {mark} begins ---\n{text}\n--- {mark} ends ---"
+
+
+def _plain(name: str) -> str:
+    """A tool's name without anything that could end its label."""
+    return re.sub(r"[^\w.:/-]+", "_", name)[:64]
+
+
+def _spelled(tag: str) -> str:
+    """An expression for a tag in any case, with any of the usual joints between its words."""
+    return "(?i:" + r"[-_\s]?".join(map(re.escape, re.split("[-_]", tag))) + ")"
+
+
+@cache
+def _ours(tag: str) -> re.Pattern[str]:
+    """The first bracket of anything that reads as our tag, or as the one that is ours by default."""
+    return re.compile(rf"[<＜](?=[\s/]{{0,8}}(?:{_spelled(tag)}|{_spelled(TAG)})(?![\w-]))")
+
+
+@cache
+def _opens(tag: str) -> re.Pattern[str]:
+    return re.compile(rf"<\s?{re.escape(tag)}(?:\s+v\d+)?\s?>", re.IGNORECASE)
+
+
+@cache
+def _closes(tag: str) -> re.Pattern[str]:
+    return re.compile(rf"<\s?/\s?{re.escape(tag)}\s?>", re.IGNORECASE)
+
+
+@cache
+def _instruction(tag: str) -> re.Pattern[str]:
+    """Our own `<TAG> and </TAG>`, which encloses nothing."""
+    return re.compile(rf"{_opens(tag).pattern}\s*and\s*{_closes(tag).pattern}", re.IGNORECASE)
 
 
 @cache
 def _prompt(name: str) -> str:
     return files("compact").joinpath("prompts", f"{name}.txt").read_text("utf-8").strip()
+
+
+@cache
+def _our_words() -> Ours:
+    folder = files("compact").joinpath("prompts")
+    return Ours(entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".txt"))

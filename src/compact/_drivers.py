@@ -1,25 +1,33 @@
 """The driver for threads: runs a flow where it is called.
 
-Owns: `drive`, and turning whatever a summarizer does into a `Reply`. Must never: decide anything.
+Owns: `drive`, calling a summarizer in a thread that can be left behind, and turning whatever it does into a `Reply`.
+Must never: decide anything, or wait longer for a summarizer than `summary.timeout`.
+
 Its twin for event loops is `_drivers_async`; between them they are the only places where a summarizer is called and
-time passes.
+time passes. Nobody can stop a thread, so a sync summarizer that hangs is abandoned: its thread is a daemon of our own,
+which neither holds up the end of the interpreter nor takes a place in an executor that the host needs.
 """
 
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
 
 from ._asks import Ask
 from ._effects import Effect, Reply, Summarize, Wait
 from ._job import Outcome
 from ._policy import SummaryPolicy
 from .errors import ConfigError, ModelUnavailable, SummaryError, SummaryTimeout
-from .models import Summarizer, offline_summarizer
+from .models import Summarizer, Written, offline_summarizer
 
-__all__ = ["Flow", "drive", "reply_of", "typed"]
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["Flow", "drive", "failed_reply", "in_thread", "reply_of"]
 
 Flow = Generator[Effect, Any, Outcome]
 """A flow under way."""
@@ -34,7 +42,7 @@ def drive(
         while True:
             effect = flow.send(answer)
             if isinstance(effect, Summarize):
-                chosen = offline_summarizer() if effect.offline or summarizer is None else summarizer
+                chosen = None if effect.offline else summarizer
                 answer = [_ask(chosen, ask, policy.timeout) for ask in effect.asks]
             elif isinstance(effect, Wait):
                 time.sleep(effect.seconds)
@@ -47,17 +55,23 @@ def drive(
         flow.close()
 
 
-def _ask(summarizer: Summarizer, ask: Ask, timeout: float) -> Reply:
+def _ask(summarizer: Summarizer | None, ask: Ask, timeout: float) -> Reply:
     started = time.perf_counter()
+    answer: Any
     try:
-        answer = summarizer(ask)
+        if summarizer is None:
+            answer = offline_summarizer()(ask)
+        elif inspect.iscoroutinefunction(summarizer):
+            answer = summarizer(ask)
+        else:
+            answer = in_thread(summarizer, ask).result(timeout)
         if inspect.isawaitable(answer):
-            answer = _wait_for(answer, timeout)
+            answer = _wait_for(answer, timeout - (time.perf_counter() - started))
         return reply_of(answer, started)
     except ConfigError:  # the caller must act; no fallback would mend it
         raise
     except Exception as error:
-        return Reply(error=typed(error, timeout), seconds=time.perf_counter() - started)
+        return failed_reply(error, started, timeout)
 
 
 def _wait_for(answer: Awaitable[str], timeout: float) -> str:
@@ -75,19 +89,45 @@ def _wait_for(answer: Awaitable[str], timeout: float) -> str:
     raise ConfigError("an async summarizer cannot run in preflight() inside an event loop; await apreflight()")
 
 
+def in_thread(summarizer: Summarizer, ask: Ask) -> Future[Any]:
+    """Call a summarizer in a daemon thread of its own, with the caller's context variables."""
+    from concurrent.futures import Future  # here, because only summarizers that are passed in need it
+
+    future: Future[Any] = Future()
+    context = copy_context()
+
+    def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(context.run(summarizer, ask))
+        except StopIteration:  # a future cannot carry it: it would end whoever waits, not fail
+            future.set_exception(RuntimeError("StopIteration"))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="compact-summarizer", daemon=True).start()
+    return future
+
+
 def reply_of(answer: Any, started: float) -> Reply:
     """What a summarizer returned, as a reply."""
     seconds = time.perf_counter() - started
-    if not isinstance(answer, str):
-        wrong = ModelUnavailable(f"the summarizer returned {type(answer).__name__}, not text")
-        return Reply(error=wrong, seconds=seconds)
-    return Reply(answer, seconds=seconds)
+    if isinstance(answer, Written):
+        return Reply(str(answer), seconds=seconds, tokens=answer.tokens, model=answer.model)
+    if isinstance(answer, str):
+        return Reply(answer, seconds=seconds)
+    wrong = ModelUnavailable(f"the summarizer returned {type(answer).__name__}, not text")
+    return Reply(error=wrong, seconds=seconds)
 
 
-def typed(error: Exception, timeout: float) -> SummaryError:
-    """What a summarizer raised, as one of our errors."""
+def failed_reply(error: Exception, started: float, timeout: float) -> Reply:
+    """What a summarizer raised, as a reply with one of our errors."""
+    seconds = time.perf_counter() - started
     if isinstance(error, SummaryError):
-        return error
+        return Reply(error=error, seconds=seconds, tokens=error.tokens)
     if isinstance(error, TimeoutError):
-        return SummaryTimeout(f"no summary within {timeout:g} s; raise summary.timeout or use a faster model")
-    return ModelUnavailable(f"the summarizer raised {type(error).__name__}: {error}")
+        late = SummaryTimeout(f"no summary within {timeout:g} s; raise summary.timeout or use a faster model")
+        return Reply(error=late, seconds=seconds)
+    failure = ModelUnavailable(f"the summarizer raised {type(error).__name__}: {error}")
+    return Reply(error=failure, seconds=seconds)

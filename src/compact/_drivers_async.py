@@ -1,6 +1,7 @@
 """The driver for event loops: the same flow, the same results, without stopping the loop.
 
-Owns: `adrive`. Must never: decide anything, or do blocking work on the loop: stores and sync summarizers get a thread.
+Owns: `adrive`. Must never: decide anything, or do blocking work on the loop: stores and sync summarizers, the built-in
+one included, get a thread.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ._asks import Ask
-from ._drivers import Flow, reply_of, typed
+from ._drivers import Flow, failed_reply, in_thread, reply_of
 from ._effects import Effect, Emit, Reply, Summarize, Wait
 from ._job import Outcome
 from ._policy import SummaryPolicy
@@ -31,7 +32,7 @@ async def adrive(
         while True:
             effect = flow.send(answer)
             if isinstance(effect, Summarize):
-                chosen = offline_summarizer() if effect.offline or summarizer is None else summarizer
+                chosen = None if effect.offline else summarizer
                 answer = await asyncio.gather(*(_ask(chosen, ask, policy.timeout) for ask in effect.asks))
             elif isinstance(effect, Wait):
                 await asyncio.sleep(effect.seconds)
@@ -56,17 +57,22 @@ async def _to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
         raise
 
 
-async def _ask(summarizer: Summarizer, ask: Ask, timeout: float) -> Reply:
+async def _ask(summarizer: Summarizer | None, ask: Ask, timeout: float) -> Reply:
+    """Ask and wait; a caller that is cancelled leaves at once, whatever the summarizer does."""
     started = time.perf_counter()
+    answer: Any
     try:
-        if inspect.iscoroutinefunction(summarizer):
-            answer: Any = summarizer(ask)
-        else:
-            answer = await asyncio.wait_for(asyncio.to_thread(summarizer, ask), timeout)
-        if inspect.isawaitable(answer):
-            answer = await asyncio.wait_for(answer, timeout)
+        if summarizer is None:  # as without a loop, it has all the time it needs
+            return reply_of(await asyncio.wrap_future(in_thread(offline_summarizer(), ask)), started)
+        async with asyncio.timeout(timeout):
+            if inspect.iscoroutinefunction(summarizer):
+                answer = await summarizer(ask)
+            else:
+                answer = await asyncio.wrap_future(in_thread(summarizer, ask))
+                if inspect.isawaitable(answer):
+                    answer = await answer
         return reply_of(answer, started)
     except ConfigError:  # the caller must act; no fallback would mend it
         raise
     except Exception as error:
-        return Reply(error=typed(error, timeout), seconds=time.perf_counter() - started)
+        return failed_reply(error, started, timeout)

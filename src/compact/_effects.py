@@ -6,12 +6,13 @@ Owns: the effects and the reply. Must never: do anything.
     SaveTranscript  the list before the fold, to be acknowledged      → the step it was stored as, or ArchiveError
     SaveSummary     what the fold did, to be acknowledged             → None, or ArchiveError
     Summarize       a batch of requests for summaries                 → a Reply for each
+    Work            something to compute that takes a while           → what it comes to
     Wait            seconds to back off                               → nothing
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +22,18 @@ from .errors import CompactError, SummaryError
 if TYPE_CHECKING:
     from ._job import Outcome
 
-__all__ = ["Effect", "Emit", "Reply", "SaveSummary", "SaveTranscript", "Summarize", "Wait", "failed", "warning"]
+__all__ = [
+    "Effect",
+    "Emit",
+    "Reply",
+    "SaveSummary",
+    "SaveTranscript",
+    "Summarize",
+    "Wait",
+    "Work",
+    "failed",
+    "warning",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,13 @@ class Summarize:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Something to compute that takes a while: an event loop has better things to do meanwhile."""
+
+    run: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Seconds to wait."""
 
@@ -70,9 +89,13 @@ class Reply:
     text: str = ""
     error: SummaryError | None = None
     seconds: float = 0.0
+    tokens: tuple[int, int] | None = None
+    """Input and output tokens of the call, where the provider told them."""
+    model: str | None = None
+    """The model that wrote, where the provider told it."""
 
 
-Effect = Emit | SaveTranscript | SaveSummary | Summarize | Wait
+Effect = Emit | SaveTranscript | SaveSummary | Summarize | Work | Wait
 
 
 def failed(error: CompactError, fallback: str, **context: Any) -> Emit:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ._asks import Ask, body_of
 from ._carry import carry_out
-from ._chain import Chain, Request, Summaries
-from ._effects import Effect, SaveSummary, SaveTranscript, failed, warning
+from ._chain import Chain, Request, Summaries, measured
+from ._effects import Effect, SaveSummary, SaveTranscript, Work, failed, warning
+from ._fidelity import Report, together
 from ._fit import Fitted, Room, estimate, fit
 from ._job import Job, Outcome
 from ._laws import broken_by_plan
@@ -61,8 +63,10 @@ def plan_for(job: Job, history: History) -> Fitted:
     fitted = fit(history, job.policy, _checked(chosen), job.room(history))
     room = fitted.room
     if job.squeeze and fitted.plan.folds:
+        left = room.allowance + room.budget - fitted.cost
         most = job.summary.max_tokens + job.envelope_cost()
-        room = replace(room, allowance=min(most, room.allowance + room.budget - fitted.cost))
+        asked_for = "max_tokens" in job.summary.model_fields_set
+        room = replace(room, allowance=min(most, left) if asked_for else left)
     worth = [fold for fold in fitted.plan.folds if min(room.allowance, history.cost(fold.indices)) > room.least]
     gentler = fitted.plan.only(worth)
     plan = gentler if estimate(history, gentler, room) <= room.budget else fitted.plan
@@ -134,7 +138,8 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         session.failed_at = asked
         yield failed(outcome, "unchanged")
         return _unchanged(job, outcome)
-    outcome = _told(replace(outcome, fallback=summaries.fallback), mended, job.history(arrived_entries))
+    outcome = replace(outcome, fallback=summaries.fallback, report=together(summaries.reports))
+    outcome = _told(outcome, mended, job.history(arrived_entries))
     if outcome.repairs:
         yield warning("repaired_history", "low", "; ".join(outcome.repairs))
     acknowledged = yield SaveSummary(outcome)
@@ -189,24 +194,30 @@ def _unchanged(job: Job, error: CompactError | None) -> Outcome:
 def _summaries(job: Job, history: History, plan: Plan, room: Room) -> Generator[Effect, Any, Summaries]:
     """A body for each fold of the plan, None where there is none; `rolling` shrinks one that has grown too long."""
     if not plan.folds:
-        return Summaries([])
+        return Summaries([], [])
     machine, count = job.session.machine, job.reader.tally.count
     machine.enter("compacting")
     requests = [_request(job, history, fold, room) for fold in plan.folds]
     if room.allowance < room.least:
         left = BadSummary(f"{room.allowance:,} tokens are left for a summary, too few to say anything")
         yield failed(left, "pruning-only")
-        return Summaries([None] * len(requests), left, "pruning-only")
-    chain = Chain(job.summary, machine, job.policy.on_failure, job.offline)
+        reports: list[Report | None] = []
+        for ask, _ in requests:
+            reports.append((yield Work(partial(measured, ask, ask.previous or ""))))
+        return Summaries([None] * len(requests), reports, left, "pruning-only")
+    limit = job.summary.context_max_tokens if job.policy.layout == "rolling" else None
+    chain = Chain(job.summary, machine, job.policy.on_failure, job.offline, limit)
     summaries = yield from chain.summarize(requests)
     bodies = summaries.bodies
     for number, (ask, _) in enumerate(requests):
-        body, limit = bodies[number], job.summary.context_max_tokens
+        body = bodies[number]
         if body is None and ask.previous is not None and count(ask.previous) > ask.max_tokens:
             # Pruning only: the earlier summary stays as it stands, unless it would not fit.
             bodies[number] = yield from _shrunk(job, ask, ask.previous, ask.max_tokens, offline=True)
-        elif body is not None and job.policy.layout == "rolling" and count(body) > limit:
+        elif body is not None and limit is not None and count(body) > limit:
             bodies[number] = (yield from _shrunk(job, ask, body, limit, offline=job.offline)) or body
+        if (now := bodies[number]) is not None and now != body:
+            summaries.reports[number] = yield Work(partial(measured, ask, now))
     return summaries
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ._asks import envelope
 from ._entries import Entry, Reader
+from ._fidelity import Report
 from ._fit import Room
 from ._messages import History
 from ._meter import Usage
@@ -111,4 +112,6 @@ class Outcome:
     tokens_after: int = 0
     below_trigger: bool = True
     fallback: str | None = None
+    report: Report | None = None
+    """What the summaries kept of what mattered."""
     repairs: tuple[str, ...] = ()

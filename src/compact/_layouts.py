@@ -17,7 +17,7 @@ from ._messages import Block, History
 from ._plan import Fold, Layout, Plan, Slot
 from ._policy import Policy
 
-__all__ = ["LAYOUTS", "everything", "in_place", "layered", "rolling"]
+__all__ = ["LAYOUTS", "in_place", "layered", "rolling", "tail"]
 
 
 def layered(history: History, policy: Policy) -> Plan:
@@ -72,13 +72,25 @@ def in_place(history: History, policy: Policy) -> Plan:
     return Plan(_in_their_places(size, runs), size, why)
 
 
-def everything(*, keep_newest: bool) -> Layout:
-    """For the one-shot form: all that is not pinned folds, the newest user message too unless it is to be kept."""
+def tail(limit: int, share: float, *, words: bool = True) -> Layout:
+    """For the one-shot form: the newest blocks that fit into a share of the room, and the newest words of a user.
+
+    All else that is not pinned folds. The user's words stay when they need no more than half of the room; without
+    `words` they fold as well.
+    """
 
     def layout(history: History, policy: Policy) -> Plan:
         why = _always_kept(history)
-        if keep_newest:
-            why |= _label(_newest_words(history), "newest", why)
+        free = limit - history.cost(sorted(why))
+        if words:
+            spoken = [b for b in _newest_words(history) if 2 * history.cost(b.indices) <= free]
+            why |= _label(spoken, "newest", why)
+        left = share * free
+        for block in reversed(history.blocks):
+            left -= history.cost(block.indices)
+            if left < 0 or block.indices[0] in history.summaries:
+                break
+            why |= _label([block], "newest", why)
         folded, why = _rest(history, why)
         return Plan(_in_their_places(len(history), [folded] if folded else []), len(history), why)
 

@@ -18,9 +18,10 @@ from ._archive import Archive
 from ._desk import Call, Desk, given
 from ._dialects import DIALECTS
 from ._drivers import drive
-from ._effects import Effect, Emit, SaveSummary, SaveTranscript, warning
+from ._effects import Effect, Emit, SaveSummary, SaveTranscript, Work, warning
 from ._entries import Record
 from ._events import Sink
+from ._fidelity import Report
 from ._flow import flow, plan_for
 from ._job import Outcome
 from ._journal import Journal
@@ -52,7 +53,8 @@ class SessionView:
     version: int
     counters: Counters
     folds: tuple[FoldRecord, ...]
-    report: Any
+    report: Report | None
+    """What the last fold kept of what mattered; None before the first."""
     config_changed: bool
     """Whether parameters were changed that this session has not acknowledged yet."""
 
@@ -236,12 +238,18 @@ class CompactManager:
             config_changed=room.generation < len(self._changes),
         )
 
-    def restore(self, session_id: str, step: int | None = None) -> list[Any]:
-        """The transcript as it was before the fold of this step (the newest by default), from the archive."""
+    def restore(self, session_id: str, step: int | None = None, *, cited: str | None = None) -> list[Any]:
+        """The transcript as it was before the fold of this step (the newest by default), from the archive.
+
+        With `cited`, the messages that a summary's citations name instead: `restore("s1", cited="[#12-18]")`. A whole
+        line of a summary will do.
+        """
         self._rooms.check_open()
         self._rooms.check_id(session_id)
         if self._archive is None:
             raise ArchiveError("nothing is archived: storage.adapter is 'none'; set it to 'fs'")
+        if cited is not None:
+            return self._archive.cited(session_id, cited)
         return self._archive.transcript(session_id, step)
 
     @property
@@ -340,6 +348,8 @@ class CompactManager:
         """Do what the flow wants, except asking and waiting, which differ between drivers."""
         if isinstance(effect, Emit):
             return self._journal.emit(call.room, effect)
+        if isinstance(effect, Work):
+            return effect.run()
         try:
             if isinstance(effect, SaveTranscript):
                 return self._journal.save_transcript(call.room, effect.raws)

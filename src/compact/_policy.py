@@ -116,6 +116,15 @@ def _expression(value: str) -> str:
     return value
 
 
+def _priced(value: Any) -> Any:
+    if isinstance(value, str):  # from the environment
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return plain_mapping(value)
+
+
 _NUMBER = BeforeValidator(_number)
 _OFF = BeforeValidator(_number_or_off)
 
@@ -123,6 +132,7 @@ Amount = Annotated[int, Field(ge=0), _NUMBER]
 Count = Annotated[int, Field(ge=1), _NUMBER]
 CountOrNone = Annotated[int | None, Field(ge=1), _NUMBER]
 CountOrOff = Annotated[int | None, Field(ge=1), _OFF]
+Rate = Annotated[float, Field(ge=0), _NUMBER]
 SummarySize = Annotated[int, Field(ge=16), _NUMBER]
 Share = Annotated[float, Field(gt=0, le=1), _NUMBER]
 ShareOrOff = Annotated[float | None, Field(gt=0, le=1), _OFF]
@@ -257,6 +267,12 @@ class SummaryPolicy(Section):
     """Fidelity score below which a summary has failed even after repair."""
     max_input_tokens: Annotated[int | None, Field(ge=16), _NUMBER] = None
     """The summarizer's own window; larger folds go in chunks."""
+    prices: Annotated[
+        dict[Text, tuple[Rate, Rate]],
+        BeforeValidator(_priced),
+        _Says("a mapping of models to two numbers of at least 0: dollars per million tokens, input and output"),
+    ] = Field(default_factory=dict)
+    """Prices of models in US dollars per million tokens, input and output, besides those the library knows."""
 
 
 class StoragePolicy(Section):

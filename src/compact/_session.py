@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ._entries import Entry, Memory, Reader, Record
+from ._fidelity import Report
 from ._messages import History
 from ._meter import Tally
 from ._states import Machine
@@ -38,7 +39,8 @@ class FoldRecord:
     tokens_after: int
     fallback: str | None = None
     note: str | None = None
-    report: Any = None
+    report: Report | None = None
+    """What its summaries kept of what mattered; None when nothing was summarized."""
 
 
 class Session:
@@ -128,6 +130,7 @@ class Session:
             tokens_after=outcome.tokens_after,
             fallback=outcome.fallback,
             note=note,
+            report=outcome.report,
         )
 
     def commit(self, track: Track, fold: FoldRecord, record: Record, outcome: Outcome) -> None:

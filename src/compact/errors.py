@@ -13,7 +13,7 @@ caller can do. Must never: carry message content (errors travel to logs), or imp
     ├── MissingExtra           an optional part is not installed: the message names the extra (also an ImportError)
     └── SummaryError           a summarizer failed; the flow decides what happens next
         ├── SummaryTimeout     it took too long                                             (retryable)
-        ├── ModelUnavailable   it could not be reached, or failed                           (retryable)
+        ├── ModelUnavailable   it could not be reached, or failed          (retryable, unless it says otherwise)
         ├── ContentFilter      it refused
         ├── TokenLimitExceeded its own window was too small for the request
         └── BadSummary         it answered, and the answer cannot be used
@@ -83,13 +83,27 @@ class MissingExtra(CompactError, ImportError):
 class SummaryError(CompactError):
     """A summarizer failed. Raise one of the subclasses from your own; anything else counts as ModelUnavailable."""
 
+    retryable: bool = False
+    """Whether the same request may well succeed a little later."""
+    retry_after: float | None = None
+    """Seconds the server asks to wait before the next try, when it does."""
+    tokens: tuple[int, int] | None = None
+    """Input and output tokens the provider charged for the failed call, where that is known."""
+
 
 class SummaryTimeout(SummaryError):
     """The summarizer took too long."""
 
+    retryable = True
+
 
 class ModelUnavailable(SummaryError):
-    """The summarizer could not be reached, or failed."""
+    """The summarizer could not be reached, or failed; `retryable=False` when trying again cannot help."""
+
+    def __init__(self, message: str = "", *, retryable: bool = True, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.retry_after = retry_after
 
 
 class ContentFilter(SummaryError):
