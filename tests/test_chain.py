@@ -154,7 +154,9 @@ def test_repair_can_be_switched_off() -> None:
 def test_a_model_leaves_room_for_repair() -> None:
     """It is asked for less than the limit, and an answer between the two is taken."""
     words = " ".join(f"lamp {n} of room {n + 7}," for n in range(200)).split()
-    bench = Bench(lambda ask: " ".join(words[: ask.max_tokens * 3 // 4]) + ".", summary={"max_tokens": 300}, window=20_000)
+    bench = Bench(
+        lambda ask: " ".join(words[: ask.max_tokens * 3 // 4]) + ".", summary={"max_tokens": 300}, window=20_000
+    )
     bench.fold()
     (ask,) = bench.model.asks
     assert 180 == ask.max_tokens
@@ -301,6 +303,17 @@ def test_every_citation_resolves_to_what_it_cites(tmp_path: Path, offline: bool)
 
 
 @pytest.mark.spec("S06")
+def test_a_citation_leads_to_the_message_and_not_to_its_summary(tmp_path: Path) -> None:
+    """A summary stands where the last message it replaced stood; who cites that place means the message."""
+    with Bench("lamps", store=tmp_path).manager as manager:
+        mine = list(manager.manual_compact("s", talk(12)))
+        last = manager.session("s").folds[0].range[1]
+        manager.manual_compact("s", [*mine, *talk(12, first=50)])
+        (message,) = manager.restore("s", cited=f"[#{last}]")
+        assert talk(12)[last]["content"] == message["content"]
+
+
+@pytest.mark.spec("S06")
 def test_a_citation_of_nothing(tmp_path: Path) -> None:
     """A text without a citation is an error; positions that never were give nothing."""
     with Bench("lamps", store=tmp_path).manager as manager:
@@ -331,7 +344,9 @@ RUBBISH: dict[str, Any] = {
     "the prompt back": PROMPT,
     "the transcript back": lambda ask: ask.messages[1]["content"].split("MESSAGES TO FOLD IN:\n")[1][:1500],
     "ten times too long": lambda ask: "a lamp and another wick " * ask.max_tokens * 3,
-    "cut off": lambda ask: "<COMPACT-SUMMARY>\n" + "The lamp needs oil and so it goes on, " * (ask.max_tokens // 10),
+    "cut off": lambda ask: (
+        "<COMPACT-SUMMARY>\n- filled lamp " + ", lamp ".join(map(str, range(ask.max_tokens // 3))) + ","
+    ),
     "a loop": "the lamp is lit and " * 60,
     "one line again and again": "- fill the lamp\n" * 20,
     "headings only": "Goals\n\nRules\n\nOpen",

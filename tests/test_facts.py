@@ -204,10 +204,6 @@ WORTH = {
         user("Hi. We go with the script because dumps lock the shop."),
         assistant("Hi. We go with the script because dumps lock the shop."),
     ),
-    "beside an error > in passing": (
-        assistant("The deploy failed at AB-1001 with an error again."),
-        assistant("The deploy walked to AB-1001 with a lantern again."),
-    ),
     "a goal's id > any other": (assistant("see g-1001"), assistant("see AB-1001")),
 }
 
@@ -217,6 +213,14 @@ def test_what_is_worth_more(case: str) -> None:
     """The order of worth that the documentation gives, pair by pair."""
     better, worse = (max(f.weight for f in found(message, max_tokens=10_000).best) for message in WORTH[case])
     assert better > worse
+
+
+@pytest.mark.parametrize("beside", ["The deploy failed at AB-1001 with an error.", "You must never touch AB-1001."])
+def test_a_value_beside_an_error_or_a_rule_is_worth_more(beside: str) -> None:
+    """A rare value is worth more where something went wrong or was forbidden than in passing."""
+    passing = "The lantern of AB-1001 hangs in the cellar."
+    near, far = (fact(found(user(f"Hi. {text}")), "AB-1001").weight for text in (beside, passing))
+    assert near > far
 
 
 def test_used_again_is_worth_more() -> None:
@@ -237,6 +241,13 @@ def test_a_pasted_document_is_not_all_the_users_own_words() -> None:
     rule = "You must never restart the db-7 server by hand."
     pasted = user("\n".join([rule, *(f"Row {n} of the log says that nothing of note happened." for n in range(500))]))
     assert fact(found(pasted), rule).weight < 0.7 * fact(found(user(f"{rule} Thanks.")), rule).weight
+
+
+def test_a_pasted_log_is_not_the_users_own_words() -> None:
+    """In a message of many lines, those that are no plain words weigh less than those that are."""
+    log = "\n".join(f"10:0{n} job-{n}/x.go:{n}:1: LogLine{n}() (E{n}00)" for n in range(9))
+    facts = found(user(f"The build of LP-0042 fails for me today.\n{log}"))
+    assert fact(facts, "LP-0042").weight > 2 * fact(facts, "E800").weight
 
 
 def test_facts_fit_the_limit() -> None:
@@ -268,6 +279,8 @@ SETTLED = {
                                         user("Never mind, deploy lamps to staging no longer first."), True),
     "a rule that an assistant takes back": (user("Hi. You must always deploy lamps to staging first."),
                                             assistant("Never mind, deploy lamps to staging no longer first."), False),
+    "a rule that was followed": (user("Hi. You must always deploy lamps to staging first."),
+                                 assistant("Done: lamps are always deployed to staging first."), False),
     "a rule that is repeated": (user("Hi. You must always deploy lamps to staging first."),
                                 user("Don't forget, always deploy lamps to staging first."), False),
     "done before it was asked": (assistant("I rotated the signing keys of the shop, done."),

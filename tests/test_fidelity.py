@@ -117,6 +117,16 @@ def test_a_sentence_is_kept_in_other_words(body: str, kept: bool) -> None:
     assert kept == (RULE not in lost(body, only(user(f"Hi. {RULE}"))))
 
 
+def test_the_same_rule_for_another_thing_is_another_rule() -> None:
+    """Sentences that differ only in a name are told apart by it."""
+    rule = "You must never move lamp LP-0001 out of its room."
+    assert rule in lost("Never move lamp LP-0002 out of its room, you must not.", only(user(f"Hi. {rule}")))
+    assert rule not in lost("Never move lamp LP-0001 out of its room, you must not.", only(user(f"Hi. {rule}")))
+    path = "We never changed src/app/hooks.go because of the parser."
+    assert path in lost("never changed app/lamps.go because of the parser", only(assistant(path)))
+    assert path not in lost("never changed app/hooks.go because of the parser", only(assistant(path)))
+
+
 def test_a_sentence_without_blanks_between_words_is_kept_verbatim() -> None:
     """Scripts without blanks have no words to compare: the sentence stands as it was."""
     facts = only(user("请不要重启数据库服务器。谢谢。"))
@@ -326,7 +336,6 @@ def test_a_repair_appends_and_fits(request: Ask, body: str, limit: int) -> None:
     assert after.score >= before.score
     assert before.kept == after.kept
     assert before.invented == after.invented
-    assert (repaired == body) or after.repaired > 0
 
 
 @given(requests(), TEXTS, st.data())

@@ -134,17 +134,17 @@ class Chain:
         got = _Answered("", None, ask.strategy, 0.0)
         while rest is not None:
             pending = rest
-            try:
-                part, rest = cut(pending, window) if window else (pending, None)
-            except TokenLimitExceeded as too_small:
-                got = got._replace(error=too_small)
+            divided = (yield Work(partial(_divided, pending, window))) if window else (pending, None)
+            if isinstance(divided, TokenLimitExceeded):
+                got = got._replace(error=divided)
                 break
+            part, rest = divided
             limit = ask.max_tokens if rest is None else part.max_tokens
             got = yield from self._answer(part, limit, replaced, reply)
             reply = None
             if isinstance(got.error, TokenLimitExceeded) and narrower:
                 narrower -= 1
-                window, rest = request_tokens(part) // 2, pending
+                window, rest = (yield Work(partial(request_tokens, part))) // 2, pending
                 yield failed(got.error, "smaller parts", strategy=got.strategy)
             elif got.error is not None:
                 break
@@ -163,10 +163,9 @@ class Chain:
             self.machine.summarizer("in_progress")
             if reply is None:
                 (reply,) = yield Summarize((ask,), self.offline)
-            yield self._called(ask, reply)
-            body, error = self._judged(
-                ask if self._unclosed(reply) else replace(ask, max_tokens=limit), replaced, reply
-            )
+            yield (yield Work(partial(self._called, ask, reply)))
+            limited = ask if self._unclosed(reply) else replace(ask, max_tokens=limit)
+            body, error = yield Work(partial(self._judged, limited, replaced, reply))
             if error is None:
                 return _Answered(body, None, ask.strategy, reply.seconds)
             self.machine.summarizer("failed")
@@ -253,6 +252,13 @@ class Chain:
 def measured(ask: Ask, body: str) -> Report:
     """What a text keeps of what a request is about."""
     return measure(facts_of(ask), body)
+
+
+def _divided(ask: Ask, window: int) -> tuple[Ask, Ask | None] | TokenLimitExceeded:
+    try:
+        return cut(ask, window)
+    except TokenLimitExceeded as too_small:
+        return too_small
 
 
 def _counted(ask: Ask, reply: Reply) -> tuple[int, int]:

@@ -64,7 +64,7 @@ _SPAN = re.compile(r"(\d{1,9})(?: ?[-–] ?#?(\d{1,9}))?")
 _PAIRED = frozenset(
     word
     for lower in "do make at no not would has have can could so go going went settled rather due turn turns turned "
-    "still next open in timed to the waiting remain remains noch reste por parce".split()
+    "still next open in timed waiting remain remains noch reste por parce".split()
     for word in (lower, lower.capitalize())
 )
 """Words that say what a sentence does only together with the next one."""
@@ -245,7 +245,8 @@ class _Speech(dict[str, frozenset[Speech]]):
         sorts = frozenset[Speech]().union(*map(self.__getitem__, words), *map(self.__getitem__, pairs))
         if not sentence.isascii():  # some scripts have no blanks between words
             sorts |= sorts_of(sentence)
-        return sorts | {"question"} if _ASKS.search(sentence, max(0, len(sentence) - 6)) else sorts - {"question"}
+        asks = "?" in sentence[-6:] or "？" in sentence[-6:]
+        return sorts | {"question"} if asks and _ASKS.search(sentence) else sorts
 
 
 def _is_data(line: str) -> bool:

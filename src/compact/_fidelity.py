@@ -25,7 +25,7 @@ from ._sheet import marks_of, stems_of
 from ._text import sentences_of
 from ._worth import SENTENCES, Fact, ending
 
-__all__ = ["Kept", "Report", "is_false", "kept", "measure", "together"]
+__all__ = ["Kept", "Report", "is_false", "is_negated", "kept", "measure", "together"]
 
 CRITICAL = ("wish", "rule", "decision", "open", "question", "error", "task", "id", "path", "branch", "environment")
 """Kinds of which a summary should keep something when it was given any."""
@@ -177,6 +177,11 @@ def _word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
+def is_negated(sentence: str) -> bool:
+    """Whether a sentence says that something is not, or only under a condition."""
+    return _NEGATION.search(sentence) is not None
+
+
 class _Windows:
     """The sentences of a text, alone and with the next one, found by the words they share with another."""
 
@@ -185,7 +190,7 @@ class _Windows:
         self._negated: list[bool] = []
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         for number, sentence in enumerate(sentences_of(uncited(body))):
-            self._negated.append(_NEGATION.search(sentence) is not None)
+            self._negated.append(is_negated(sentence))
             for word in (*stems_of(sentence), *marks_of(sentence)):
                 self._places[word].append(number)
 
@@ -196,7 +201,7 @@ class _Windows:
             return " ".join(sentence.split()) in self._body
         marks = marks_of(sentence)
         with_marks = self._windows_with(marks, 0.5) if marks else None
-        negated = _NEGATION.search(sentence) is not None
+        negated = is_negated(sentence)
         for window in self._windows_with(stems, _MOST):
             first, last = window
             if (with_marks is None or window in with_marks) and (not negated or any(self._negated[first : last + 1])):

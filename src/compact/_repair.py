@@ -17,9 +17,9 @@ from itertools import pairwise
 
 from ._asks import Ask, defused
 from ._facts import Facts, cited
-from ._fidelity import Report, is_false, kept, measure
+from ._fidelity import Report, is_false, is_negated, kept, measure
 from ._sheet import marks_of, stems_of
-from ._worth import SENTENCES, Fact, Line
+from ._worth import Fact, Line
 
 __all__ = ["HEADING", "faithful", "repair", "without_false_citations"]
 
@@ -91,10 +91,9 @@ def _choose(chosen: list[Line], lost: Sequence[Fact], room: int, count: Callable
         if now > value:  # a line chosen since gave back some of it
             heapq.heappush(heap, (now, order, line))
             continue
-        news = any(not given[n] and lost[n].kind not in SENTENCES for n in facts_in[line])
         for number in facts_in[line]:
             given[number] = True
-        if told.again(line.text) and not news:
+        if told.again(line.text):
             continue
         chosen.append(line)
         room -= cost
@@ -113,7 +112,7 @@ class _Told:
 
     def again(self, text: str) -> bool:
         """Whether nearly all words of a text stand in one told before; it is told from now on."""
-        words = stems_of(text) | marks_of(text)
+        words = stems_of(text) | marks_of(text) | ({"not"} if is_negated(text) else set())
         shared = Counter(place for word in words for place in self._places.get(word, ()))
         for word in words:
             self._places[word].append(self._lines)

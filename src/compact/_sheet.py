@@ -27,6 +27,7 @@ _QUOTES = 3
 _EVERYWHERE = 200
 """A word in more reports than this tells nothing about what was settled."""
 
+_EDGES = ".,;:!?()\"'*…“”"
 _NAME = re.compile(r"[\w./-]*(?:[\d_/]|[a-z][A-Z]|\w\.\w)[\w./-]*")
 _PHRASE = re.compile(r"\d [A-Za-z%]|[A-Z][a-z]+\.? [A-Z\d]|[`\"“«]")
 _KEYED = re.compile(r"[\w\"'`][=:] ?[\"'`]?$")
@@ -67,7 +68,8 @@ class _Known(dict[str, tuple[tuple[str, str], ...]]):
     """The values in a piece of text without blanks, found once."""
 
     def __missing__(self, word: str) -> tuple[tuple[str, str], ...]:
-        plain = word.isalpha() and word.islower()
+        core = word.strip(_EDGES).replace("'", "").replace("’", "")
+        plain = core.isalpha() and (len(core) == 1 or core[1:].islower())
         found = () if plain else tuple((kind, value) for kind, value, _ in scan(word))
         if len(word) <= WORD:
             self[word] = found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import sqrt
 from typing import Literal, NamedTuple
 
 __all__ = ["SENTENCES", "TASK_ID", "Fact", "Line", "Speaker", "ending", "sentence_worth", "touch_worth", "value_worth"]
@@ -79,7 +80,10 @@ _TOUCHED = {"changed": 0.35, "created": 0.35, "deleted": 0.35, "read": 0.25, "us
 def sentence_worth(kind: str, text: str, speaker: Speaker) -> float:
     """What a sentence of a kind is worth; nothing where the speaker's sentences of this kind are no facts."""
     size = len(text.encode("utf-8", "ignore")) / _FULL
-    full = size**0.5 if size >= 1 else 1.0 if speaker == "notes" else size**2
+    if size >= 1:
+        full = sqrt(size)
+    else:
+        full = 1.0 if speaker == "notes" else size if kind in ("rule", "error") else size * size
     return _SENTENCE[speaker].get(kind, 0.0) * full
 
 

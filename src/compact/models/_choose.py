@@ -31,18 +31,18 @@ _FACT: Mapping[str, float] = {
 }  # fmt: skip
 """What a fact is worth, by who says it."""
 _KIND: Mapping[str, float] = {
-    "id": 2.1, "date": 1.1, "url": 1.1, "person": 1.0, "name": 0.85, "file": 0.75, "path": 0.7, "number": 0.6,
-    "version": 0.4, "email": 0.4, "quoted": 0.35,
+    "id": 2.1, "date": 1.1, "url": 1.1, "person": 1.0, "name": 0.85, "file": 0.75, "path": 0.73, "number": 0.62,
+    "version": 0.4, "email": 0.2, "quoted": 0.35,
 }  # fmt: skip
 _NAMED_BY_TWO = 2.5
 _NAMED_AGAIN = 0.28
 """Added for each doubling of the mentions, up to three."""
-_BARE, _EARLY, _MEANING = 0.5, 0.55, 5.5
+_BARE, _EARLY, _MEANING = 0.5, 0.54, 5.5
 """A fact's share without words around it; of the rest, the share in an early mention; and how many words suffice."""
 _WORD: Mapping[str, float] = {
-    "user": 0.055, "assistant": 0.08, "arguments": 0.008, "pasted": 0.003, "body": 0.0075, "tool": 0.003,
+    "user": 0.055, "assistant": 0.08, "arguments": 0.008, "pasted": 0.003, "body": 0.0075, "tool": 0.0032,
 }  # fmt: skip
-_RULE, _WISH, _STATEMENT, _QUESTION = 2.0, 1.6, 0.7, 0.9
+_RULE, _WISH, _STATEMENT, _QUESTION = 2.0, 1.6, 0.7, 0.93
 _DECISION, _OUTCOME, _REMARK, _INTENT = 2.8, 1.6, 0.2, 0.9
 _CALL, _ERROR = 0.08, 0.35
 _AGAIN = 0.5

@@ -92,9 +92,10 @@ class Unit:
 def units_of(source: Sequence[Message], positions: Sequence[int], folder: str = "") -> list[Unit]:
     """Every piece of the messages, in order; paths below `folder` without it."""
     units: list[Unit] = []
+    tools = any(message.calls or message.answers for message in source)
     for group, (message, position) in enumerate(zip(source, positions, strict=True)):
         pieces = list(_pieces(message))
-        section = _section({sort for _, speaker, sorts, _ in pieces if speaker != "tool" for sort in sorts}, message)
+        section = _section(message, pieces, tools=tools)
         for place, (text, speaker, sorts, size) in enumerate(pieces):
             text = text.replace(folder, "") if folder else text
             under = _OWN_SECTION.get(speaker, section)
@@ -124,10 +125,14 @@ _NOTHING: frozenset[str] = frozenset()
 _OWN_SECTION: Mapping[str, str] = {"tool": "Tools said", "pasted": "Pasted"}
 
 
-def _section(sorts: set[str], message: Message) -> str:
+def _section(message: Message, pieces: Sequence[_Piece], *, tools: bool) -> str:
+    """Where a message belongs. A conversation without tools stays in its order, but for rules and what is open."""
+    sorts = {sort for _, speaker, sorts, _ in pieces if speaker != "tool" for sort in sorts}
     if message.is_user:
-        return "Rules" if "rule" in sorts else "Goals"
-    return "Open" if "open" in sorts else "Decisions" if "decision" in sorts else "Done"
+        return "Rules" if "rule" in sorts else "Goals" if tools else "Said"
+    if "open" in sorts:
+        return "Open"
+    return "Said" if not tools else "Decisions" if "decision" in sorts else "Done"
 
 
 def _pieces(message: Message) -> Iterator[_Piece]:

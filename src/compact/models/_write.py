@@ -23,13 +23,13 @@ __all__ = ["HEADINGS", "TOOLS", "carried_units", "render"]
 
 TOOLS = "Tools said"
 HEADINGS = (
-    "Earlier", "Brief", "Goals", "Rules", "Decisions", "Decision log", "Changes", "Why", "Follow-ups", "Done",
+    "Earlier", "Brief", "Goals", "Rules", "Said", "Decisions", "Decision log", "Changes", "Why", "Follow-ups", "Done",
     "Running", "Entities", "Files", "Errors", "Open", "Facts", "Pasted", TOOLS,
 )  # fmt: skip
 """Every heading, in the order of the output; the built-in summarizer does not write all of them, models do."""
 
 _SPEAKER: dict[str, Speaker] = {
-    "Goals": "user", "Rules": "user", "Why": "user", "Brief": "user", "Earlier": "user",
+    "Goals": "user", "Rules": "user", "Why": "user", "Brief": "user", "Earlier": "user", "Said": "user",
     "Pasted": "pasted", TOOLS: "tool",
 }  # fmt: skip
 _ROWS = ("Brief", "Decision log", "Changes")
