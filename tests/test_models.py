@@ -155,7 +155,7 @@ def test_a_fold_by_a_provider(provider: str, how: str, server: Server) -> None:
     """The configuration alone brings a model in: one request with all that was asked for, and its bill in the trace."""
     server.script(says(provider))
     seen = Recorder()
-    manager = manager_for(provider, server, seen, seed=7, max_tokens=128)
+    manager = manager_for(provider, server, seen, seed=7, max_tokens=128, min_score=0)
     out = preflight(manager, how)
     assert "<COMPACT-SUMMARY v1>\ngoal: ship it\n</COMPACT-SUMMARY>" == out[1]["content"]
     (request,) = server.requests

@@ -437,10 +437,10 @@ def test_idle_sessions_cost_little(adapter: str, first: str, last: str, pattern:
 @pytest.mark.spec("T27")
 @pytest.mark.slow
 def test_one_long_session_stays_small() -> None:
-    """A session of 10,000 calls holds what is in its list, not what has been: under 64 bytes more per call."""
+    """A session of 10,000 calls holds what is in its list, not what has been: under 128 bytes more per call."""
     grown, folds = measured(LONG_RUN)
     assert folds > 100
-    assert grown <= 8_000 * 64
+    assert grown <= 8_000 * 128
 
 
 @pytest.mark.spec("T27")

@@ -224,7 +224,7 @@ class _Reading:
             self.sheet.sentence(line_at(text, start), "tool", "error", (position, position))
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 11)
 def _sorts_of_words(words: str) -> frozenset[Speech]:
     return sorts_of(words)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ._facts import Facts, cited, uncited
@@ -56,6 +56,9 @@ class Kept:
     lost: int = 0
 
 
+_NONE: Mapping[str, Kept] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The fidelity of one fold. Counts are of facts that mattered and could have fitted."""
@@ -76,6 +79,10 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values, for events and the archive."""
         return asdict(self)
+
+    def in_short(self) -> Report:
+        """The sums alone, for folds long past; names and kinds are in the archive."""
+        return replace(self, invented=(), missing=(), kinds=_NONE, unkept_kinds=())
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Report:

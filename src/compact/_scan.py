@@ -60,7 +60,7 @@ _PHRASE = re.compile(
 _QUOTED = re.compile(r"`([^`\n]{3,60})`|(?<![\w\\])\"([^\"\n\\]{4,60})\"(?!\w)|“([^”\n]{4,60})”|«([^»\n]{4,60})»")
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 11)
 def facts_in(token: str) -> tuple[tuple[str, str], ...]:
     """What a token is and how it reads without its punctuation; nothing for plain words and single digits."""
     word = token.rstrip(_EDGE).lstrip(_BEFORE)

@@ -9,7 +9,7 @@ not choose.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ._entries import Entry, Memory, Reader, Record
@@ -40,7 +40,7 @@ class FoldRecord:
     fallback: str | None = None
     note: str | None = None
     report: Report | None = None
-    """What its summaries kept of what mattered; None when nothing was summarized."""
+    """What its summaries kept of what mattered, of folds before the newest only the sums; None without a summary."""
 
 
 class Session:
@@ -139,6 +139,8 @@ class Session:
             if entry.summary:
                 self.memory.sign(entry.message, entry.position)
         self.step, self.version = fold.step, fold.version
+        if self.folds and (report := self.folds[-1].report):
+            self.folds[-1] = replace(self.folds[-1], report=report.in_short())
         self.folds.append(fold)
         self.memory.remember(record)
         self.memory.gone_calls |= outcome.abandoned

@@ -47,7 +47,7 @@ _DECISION, _OUTCOME, _REMARK, _INTENT = 2.8, 1.6, 0.2, 0.9
 _CALL, _ERROR = 0.08, 0.35
 _AGAIN = 0.5
 """The share of a sentence's worth that is left when all its words are there already."""
-_CARRIED = 3.0
+_CARRIED = 5.0
 """A line of the earlier summary was chosen once: it leaves only for something much better."""
 _STANDING = 2.0
 """And what the user wants, and what is open, stays longest."""
