@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test quick lint types spec bench clean
+.PHONY: demo test quick lint types spec bench fidelity clean
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
@@ -32,6 +32,9 @@ spec: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python benchmarks/preflight.py
+
+fidelity: $(READY)
+	@$(BIN)/python benchmarks/summaries.py
 
 clean:
 	rm -rf $(VENV) .compact .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \

@@ -14,7 +14,7 @@ from .._asks import Ask
 from .._policy import SummaryPolicy
 from ..errors import TokenLimitExceeded
 from . import Summarizer, Written
-from ._wire import accepted, check, client_of, key_for, typed_errors
+from ._wire import accepted, check, client_of, closing, key_for, typed_errors
 
 __all__ = ["DEFAULT_MODEL", "anthropic_summarizer", "request"]
 
@@ -38,7 +38,7 @@ def anthropic_summarizer(policy: SummaryPolicy) -> Summarizer:
         with typed_errors(anthropic, policy.timeout, _KEY):
             return _read(client.messages.create(**request(ask)), ask)
 
-    return write
+    return closing(write, client)
 
 
 def request(ask: Ask) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from .._asks import Ask
 from .._policy import SummaryPolicy
 from ..errors import ModelUnavailable
 from . import Summarizer, Written
-from ._wire import accepted, check, client_of, key_for, typed_errors
+from ._wire import accepted, check, client_of, closing, key_for, typed_errors
 
 __all__ = ["DEFAULT_MODEL", "openai_summarizer", "request"]
 
@@ -38,7 +38,7 @@ def openai_summarizer(policy: SummaryPolicy) -> Summarizer:
         with typed_errors(openai, policy.timeout, _KEY):
             return _read(client.chat.completions.create(**request(ask, official=official)), ask)
 
-    return write
+    return closing(write, client)
 
 
 def request(ask: Ask, *, official: bool) -> dict[str, Any]:

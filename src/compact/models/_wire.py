@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import Any
+from weakref import finalize
 
 from pydantic import BaseModel
 
@@ -35,9 +36,9 @@ from ..errors import (
     SummaryTimeout,
     TokenLimitExceeded,
 )
-from . import Written
+from . import Summarizer, Written
 
-__all__ = ["accepted", "check", "client_of", "key_for", "typed_errors"]
+__all__ = ["accepted", "check", "client_of", "closing", "key_for", "typed_errors"]
 
 RETRYABLE = frozenset({408, 409, 429})
 """Statuses below 500 after which the same request may succeed."""
@@ -69,6 +70,12 @@ def client_of(provider: str) -> Any:
         raise MissingExtra(
             f"summary.provider '{provider}' needs the package {provider}: pip install 'agent-compact[{provider}]'"
         ) from None
+
+
+def closing(write: Summarizer, client: Any) -> Summarizer:
+    """The summarizer whose connections close when nobody holds it any more."""
+    finalize(write, client.close)
+    return write
 
 
 def key_for(policy: SummaryPolicy, variable: str, base_url: str | None) -> str:
