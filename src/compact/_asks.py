@@ -170,6 +170,7 @@ def unwrap(text: str, tag: str) -> str:
     From the first mark to the last, so that a summary which quotes a mark is neither cut short nor replaced by what it
     quotes. A model may think aloud, or repeat the instruction, before it answers.
     """
+    text = text.translate(_INVISIBLE)
     thought = _THOUGHT.match(text)
     text = _instruction(tag).sub("", text[thought.end() :] if thought else text)
     opening = _opens(tag).search(text)

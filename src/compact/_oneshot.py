@@ -37,8 +37,9 @@ def compact_messages(
 
     Anything that is not pinned may fold or be clipped, the newest turn too when it must; the newest user message
     stays verbatim when it needs less than half of the room. The rest of the room is divided between the summary and the
-    newest messages. The summary may be longer than `summary.max_tokens` says, unless the configuration sets it. Only
-    pins, and a call that still waits for its result, that do not fit raise `InsufficientBudget`.
+    newest messages. The summary may be longer than `summary.max_tokens` says, unless the configuration sets it. Pins
+    and calls that still wait for their result, when they do not fit, raise `InsufficientBudget`; so does a limit too
+    small for even one message.
     """
     config = config if config is not None else CompactConfig()
     shares = [(TAIL, True), (0.0, True), (0.0, False)]

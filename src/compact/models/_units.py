@@ -21,9 +21,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from .._facts import unciting
 from .._scan import scan
 from .._speech import sorts_of
-from .._text import WIDTH, is_prose, lines_of, sentences_of, words_of
+from .._text import WIDTH, clean, cut, is_prose, lines_of, sentences_of, words_of
 from .._touches import arguments_of, names_changed, touches_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ Speaker = Literal["user", "assistant", "arguments", "pasted", "body", "tool"]
 _PACKED = 110
 """Short values stand side by side up to this many characters."""
 _LONG_ARGUMENT = 400
+_NAME = 64
+"""Characters of a tool's name: it is whatever the model wrote."""
 _LARGEST_JSON = 400_000
 _ENDS = 2
 """How many of an output's errors count, from either end: the others repeat them."""
@@ -93,11 +96,12 @@ def units_of(source: Sequence[Message], positions: Sequence[int], folder: str = 
     """Every piece of the messages, in order; paths below `folder` without it."""
     units: list[Unit] = []
     tools = any(message.calls or message.answers for message in source)
+    below = re.compile(rf"(?<![\w.~:/-]){re.escape(folder)}") if folder else None
     for group, (message, position) in enumerate(zip(source, positions, strict=True)):
         pieces = list(_pieces(message))
         section = _section(message, pieces, tools=tools)
         for place, (text, speaker, sorts, size) in enumerate(pieces):
-            text = text.replace(folder, "") if folder else text
+            text = unciting(below.sub("", text) if below else text)
             under = _OWN_SECTION.get(speaker, section)
             units.append(Unit(text, under, speaker, group, place, position, position, sorts, size))
     return units
@@ -146,7 +150,7 @@ def _pieces(message: Message) -> Iterator[_Piece]:
         words = [v for k, v in arguments.items() if isinstance(v, str) and k not in long]
         rest = {k: v for k, v in arguments.items() if not isinstance(v, str)}
         lines = [*_packed(words), *_packed(_records(rest))] or [""]
-        lines[0] = f"{call.name} {lines[0]}".strip()
+        lines[0] = f"{cut(clean(call.name), _NAME)} {lines[0]}".strip()
         lines += [change for touch in touches if (change := names_changed(touch))]
         yield from ((line, "arguments", _NOTHING, 0) for line in lines)
         for text in long.values():
@@ -187,11 +191,11 @@ _ERROR = frozenset({"error"})
 def _lines(text: str) -> Iterator[str]:
     if text.lstrip()[:1] in ("{", "[") and len(text) <= _LARGEST_JSON:
         try:
-            value = json.loads(text)
+            records = list(_packed(_records(json.loads(text))))
         except (ValueError, RecursionError):
             pass
         else:
-            yield from _packed(_records(value))
+            yield from records
             return
     for line in lines_of(text):
         if not _HUNK.fullmatch(line):

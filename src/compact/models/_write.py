@@ -19,7 +19,7 @@ from .._speech import sorts_of
 from .._text import clean, cut, sentences_of
 from ._units import Speaker, Unit
 
-__all__ = ["HEADINGS", "TOOLS", "carried_units", "render"]
+__all__ = ["HEADINGS", "TOOLS", "carried_units", "render", "root_of"]
 
 TOOLS = "Tools said"
 HEADINGS = (
@@ -39,11 +39,12 @@ _SHARED = 400
 """Characters up to which lines of neighbouring messages share a line."""
 _NEAR = 8
 """How far apart such messages may be."""
-_CITED = re.compile(r"\s*\[#(\d+)(?:-#?(\d+))?\]$")
+_CITED = re.compile(r"\s*\[#(\d{1,9})(?:-#?(\d{1,9}))?\]$")
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"[\s#*]*([A-Za-z][A-Za-z -]{1,30}?)[\s:*]*")
 _TOOL_SAID = re.compile(r"\btools? (?:said|says|reported|returned)\b", re.I)
 _ROOT = "Paths are from "
+_ROOTED = re.compile(rf"{_ROOT}(/\S{{1,400}}/)")
 
 
 class _Line(NamedTuple):
@@ -69,9 +70,15 @@ def render(units: Sequence[Unit], chosen: Iterable[int], folder: str = "") -> st
         if members:
             lines = _lines(members)
             out += [name, *map(str, lines if name in _ROWS else _shared(lines))]
-    if folder and any(folder[:-1] not in line for line in out):
+    if folder and out:
         out.insert(0, f"{_ROOT}{folder}")
     return "\n".join(out)
+
+
+def root_of(previous: str) -> str:
+    """The folder that an earlier summary gives its paths from; empty when it names none."""
+    found = _ROOTED.fullmatch(previous.split("\n", 1)[0].strip())
+    return found[1] if found else ""
 
 
 def carried_units(previous: str) -> list[Unit]:
@@ -80,15 +87,15 @@ def carried_units(previous: str) -> list[Unit]:
     lines = [line for line in clean(previous).split("\n") if line.strip()]
     for number, raw in enumerate(lines):
         group = number - len(lines)
-        heading = _HEADING.fullmatch(raw)
+        heading = None if _BULLET.match(raw) else _HEADING.fullmatch(raw)
         if heading and heading[1].capitalize() in HEADINGS:
             section = heading[1].capitalize()
             continue
         cited = _CITED.search(raw)
         first, last = (int(cited[1]), int(cited[2] or cited[1])) if cited else (-1, -1)
         body = _BULLET.sub("", raw[: cited.start()] if cited else raw, count=1).strip()
-        if body.startswith(_ROOT) or not body:
-            continue
+        if not body or body.capitalize() in HEADINGS or (number == 0 and root_of(previous)):
+            continue  # a bullet that reads like a heading would be one in the next summary
         under = TOOLS if _TOOL_SAID.search(body) and section not in _ROWS else section
         place = 0
         for part in [body] if under in _ROWS else body.split(_GAP):

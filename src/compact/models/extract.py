@@ -19,7 +19,7 @@ from .._text import clean, cut, lines_of, sentences_of
 from ._choose import choose
 from ._steps import changes, decisions
 from ._units import Unit, folder_of, units_of
-from ._write import carried_units, render
+from ._write import carried_units, render, root_of
 
 if TYPE_CHECKING:
     from .._asks import Ask
@@ -35,7 +35,8 @@ _SAMPLE = 8000
 
 def extract(ask: Ask) -> str:
     """The summary that an `Ask` wants, copied from its messages; empty only when they hold no text at all."""
-    folder = folder_of(ask.source) if ask.strategy == "task_state" else ""
+    # Paths that are carried on stay true: the folder they are given from never changes.
+    folder = root_of(ask.previous or "") or (folder_of(ask.source) if ask.strategy == "task_state" else "")
     carried = carried_units(ask.previous or "")
     units = [*carried, *_STRATEGIES[ask.strategy](ask, folder)]
     limit = min(ask.max_tokens, _room(ask))
@@ -130,7 +131,7 @@ def _plain(ask: Ask, carried: Sequence[Unit]) -> Iterator[str]:
     for message in reversed(ask.source):
         if message.is_user:
             yield from sentences_of(message.text)
-    yield from (unit.text for unit in carried)
+    yield from (f"tool said: {u.text}" if u.speaker in ("tool", "pasted") else u.text for u in carried)
     for message in ask.source:
         yield from sentences_of(message.text if message.role != "tool" else "")
     for message in ask.source:
