@@ -141,7 +141,8 @@ def judge(answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: 
     measured like any other, and suspected only when it is empty.
     """
     body = unwrap(answer, tag)
-    size = ask.count(body)
+    readable = body.translate(_INVISIBLE).strip()
+    size = ask.count(readable)
     full = ask.count(answer) >= _FULL * ask.max_tokens and not _closes(tag).search(answer)
     opened = full and _opens(tag).search(answer) is not None
     found = None if offline and body else rubbish(body, ask.words, _our_words(), full=full, opened=opened)
@@ -149,14 +150,14 @@ def judge(answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: 
         raise ContentFilter(f"the model refused: {found}")
     if size > ask.max_tokens:
         raise BadSummary(f"the summary has {size:,} tokens; {ask.max_tokens:,} were allowed")
-    if found is not None:
-        raise BadSummary(f"the answer is no summary: {found}")
+    if found is not None or not readable:
+        raise BadSummary(f"the answer is no summary: {found or 'nothing in it can be read'}")
     if size >= replaced_tokens:
         raise BadSummary(f"the summary has {size:,} tokens and would replace {replaced_tokens:,}: nothing is gained")
     saved = 1 - size / replaced_tokens
     if saved < min_saving:
         raise BadSummary(f"the summary saves {saved:.0%} of {replaced_tokens:,} tokens; {min_saving:.0%} is asked for")
-    return body
+    return readable
 
 
 def envelope(body: str, tag: str, version: int) -> str:
@@ -170,7 +171,6 @@ def unwrap(text: str, tag: str) -> str:
     From the first mark to the last, so that a summary which quotes a mark is neither cut short nor replaced by what it
     quotes. A model may think aloud, or repeat the instruction, before it answers.
     """
-    text = text.translate(_INVISIBLE)
     thought = _THOUGHT.match(text)
     text = _instruction(tag).sub("", text[thought.end() :] if thought else text)
     opening = _opens(tag).search(text)
