@@ -39,7 +39,7 @@ def load(name: str) -> list[tuple[str, list[dict[str, Any]]]]:
         return [(f"seed {seed}", _generated(seed, 60_000)) for seed in range(1, 4)]
     with gzip.open(SHARED / "transcripts" / name, "rt", encoding="utf-8") as file:
         found = [json.loads(line) for line in file]
-    return [(str(one["id"]), one["messages"]) for one in (found[:4] if QUICK else found)]
+    return [(str(one["id"]), one["messages"]) for one in found[: 4 if QUICK else 12]]
 
 
 def _generated(seed: int, tokens: int) -> list[dict[str, Any]]:
