@@ -141,7 +141,7 @@ def judge(answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: 
     measured like any other, and suspected only when it is empty.
     """
     body = unwrap(answer, tag)
-    readable = body.translate(_INVISIBLE).strip()
+    readable = _ours(tag).sub("‹", body.translate(_INVISIBLE)).strip()  # what hid in the marks may have been one
     size = ask.count(readable)
     full = ask.count(answer) >= _FULL * ask.max_tokens and not _closes(tag).search(answer)
     opened = full and _opens(tag).search(answer) is not None
