@@ -190,7 +190,7 @@ class Chain:
         """The built-in summarizer in place of one that failed."""
         self.machine.summarizer("in_progress")
         (reply,) = yield Summarize((ask,), offline=True)
-        body, error = self._judged(ask, replaced, reply, offline=True)
+        body, error = yield Work(partial(self._judged, ask, replaced, reply, offline=True))
         if error is None:
             got = _Answered(body, None, ask.strategy, reply.seconds)
             error = yield from self._made(made, number, ask, replaced, got)

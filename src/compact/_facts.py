@@ -32,7 +32,7 @@ from ._text import clean, cut, sentences_of
 from ._touches import arguments_of, touches_of
 from ._worth import TASK_ID, Fact, Line
 
-__all__ = ["Facts", "cited", "facts_of", "uncited"]
+__all__ = ["Facts", "cited", "facts_of", "uncited", "unciting"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,9 +93,7 @@ def changes(source: Sequence[Message], positions: Sequence[int]) -> list[Unit]:
             if touch.verb not in ("read", "used"):
                 what = difference(touch) + (" (failed)" if step.failed else "")
                 text = f"{touch.path}: {what}"
-                place = len(units)
-                unit = Unit(text, "Changes", "assistant", step.index, place, step.first, step.last, _DONE, len(text))
-                units.append(replace(unit, group=place))
+                units.append(Unit(text, "Changes", "assistant", len(units), 0, step.first, step.last, _DONE, len(text)))
     return units
 
 
@@ -116,7 +114,7 @@ def decisions(source: Sequence[Message], positions: Sequence[int]) -> list[Unit]
         position = positions[index]
         text = f"[{position}] " + " :: ".join(shown)
         speaker: Speaker = "user" if source[index].is_user else "assistant"
-        rows.append(Unit(text, "Decision log", speaker, index, 2 * len(rows), position, position, sorts))
+        rows.append(Unit(text, "Decision log", speaker, index, 0, position, position, sorts))
 
     for index, sentence, sorts in _decided(source):
         while turn < len(starts) and starts[turn] <= index:

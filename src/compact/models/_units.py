@@ -30,7 +30,10 @@ from .._touches import arguments_of, names_changed, touches_of
 if TYPE_CHECKING:
     from .._messages import Message
 
-__all__ = ["Speaker", "Unit", "folder_of", "units_of"]
+__all__ = ["TOOLS", "Speaker", "Unit", "folder_of", "units_of"]
+
+TOOLS = "Tools said"
+"""The heading under which a tool's words stand, and nobody else's."""
 
 Speaker = Literal["user", "assistant", "arguments", "pasted", "body", "tool"]
 """Who said it; `pasted` is data in a user's message, `body` a long argument of a call."""
@@ -126,7 +129,7 @@ def folder_of(source: Sequence[Message]) -> str:
 
 _Piece = tuple[str, Speaker, frozenset[str], int]
 _NOTHING: frozenset[str] = frozenset()
-_OWN_SECTION: Mapping[str, str] = {"tool": "Tools said", "pasted": "Pasted"}
+_OWN_SECTION: Mapping[str, str] = {"tool": TOOLS, "pasted": "Pasted"}
 
 
 def _section(message: Message, pieces: Sequence[_Piece], *, tools: bool) -> str:

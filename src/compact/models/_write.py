@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 from .._speech import sorts_of
 from .._text import clean, cut, sentences_of
-from ._units import Speaker, Unit
+from ._units import TOOLS, Speaker, Unit
 
-__all__ = ["HEADINGS", "TOOLS", "carried_units", "render", "root_of"]
+__all__ = ["HEADINGS", "carried_units", "render", "root_of"]
 
-TOOLS = "Tools said"
 HEADINGS = (
     "Earlier", "Brief", "Goals", "Rules", "Said", "Decisions", "Decision log", "Changes", "Why", "Follow-ups", "Done",
     "Running", "Entities", "Files", "Errors", "Open", "Facts", "Pasted", TOOLS,
