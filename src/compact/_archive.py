@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ._citations import cited
 from ._entries import KEPT_RECORDS, Entry, Reader, Record
 from ._events import Event
-from ._facts import cited
 from ._fidelity import Report
 from ._job import Outcome
 from ._messages import as_mapping

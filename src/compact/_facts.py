@@ -25,6 +25,7 @@ from itertools import pairwise
 from typing import Any
 
 from ._asks import Ask
+from ._citations import cited, uncited, unciting
 from ._messages import Call, Message
 from ._sheet import WORD, Sheet, line_at
 from ._speech import Speech, sorts_of
@@ -32,7 +33,7 @@ from ._text import clean, cut, sentences_of
 from ._touches import arguments_of, touches_of
 from ._worth import TASK_ID, Fact, Line
 
-__all__ = ["Facts", "cited", "facts_of", "uncited", "unciting"]
+__all__ = ["Facts", "facts_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,6 @@ _LONG_VALUE = 400
 _WIDTH = 140
 """Characters of a line of arguments."""
 
-_CITED = re.compile(r"\[#\d{1,9}(?:(?: ?[-–] ?|, ?)#?\d{1,9})*\]")
-_SPAN = re.compile(r"(\d{1,9})(?: ?[-–] ?#?(\d{1,9}))?")
 _PAIRED = frozenset(
     word
     for lower in "do make at no not would has have can could so go going went settled rather due turn turns turned "
@@ -108,23 +107,6 @@ def facts_of(ask: Ask) -> Facts:
         best, more, _ = reading.sheet.best(ask)
     said = "\n".join(reading.said)
     return Facts(tuple(best), said, frozenset(ask.positions), tuple(reading.carried), tuple(more))
-
-
-def cited(text: str) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
-    """The citations in a text, each with the stretches of session positions it names."""
-    for found in _CITED.finditer(text):
-        spans = _SPAN.findall(found.group())
-        yield found.group(), tuple((int(first), int(last or first)) for first, last in spans)
-
-
-def unciting(text: str) -> str:
-    """Somebody's words without anything that could pass for a citation of ours."""
-    return _CITED.sub(lambda found: f"({found.group()[1:-1]})", text) if "[#" in text else text
-
-
-def uncited(text: str) -> str:
-    """The text without its citations."""
-    return _CITED.sub("", text)
 
 
 class _Reading:

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ._facts import Facts, cited, uncited
+from ._citations import cited, uncited
+from ._facts import Facts
 from ._scan import scan
 from ._sheet import marks_of, stems_of
 from ._text import sentences_of

@@ -16,7 +16,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ._asks import Ask, defused
-from ._facts import Facts, cited
+from ._citations import cited, citing
+from ._facts import Facts
 from ._fidelity import Report, is_false, is_negated, kept, measure
 from ._sheet import marks_of, stems_of
 from ._worth import Fact, Line
@@ -135,5 +136,4 @@ def _written(lines: Iterable[Line]) -> Iterator[str]:
         text = ("tool said: " if group[0].speaker == "tool" else "") + group[0].text
         for before, line in pairwise(group):
             text += f" {line.text}" if line.number == before.number + 1 else f" … {line.text}"
-        span = f"{first}" if first == last else f"{first}-{last}"
-        yield f"- {text}" + (f" [#{span}]" if first >= 0 else "")
+        yield citing(f"- {text}", first, last)

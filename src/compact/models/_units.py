@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .._facts import unciting
+from .._citations import unciting
 from .._scan import scan
 from .._speech import sorts_of
 from .._text import WIDTH, clean, cut, is_prose, lines_of, sentences_of, words_of

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from .._citations import citing
 from .._speech import sorts_of
 from .._text import clean, cut, sentences_of
 from ._units import TOOLS, Speaker, Unit
@@ -53,10 +54,7 @@ class _Line(NamedTuple):
     last: int
 
     def __str__(self) -> str:
-        if self.first < 0:
-            return self.text
-        span = f"{self.first}" if self.first == self.last else f"{self.first}-{self.last}"
-        return f"{self.text} [#{span}]"
+        return citing(self.text, self.first, self.last)
 
 
 def render(units: Sequence[Unit], chosen: Iterable[int], folder: str = "") -> str:
