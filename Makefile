@@ -5,14 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test quick lint types spec bench fidelity clean
+.PHONY: demo test quick lint types spec bench fidelity torture redaction recall clean
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
 test: lint types
 	@rm -rf .coverage .coverage.* .spec-results.json
-	SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 	@$(BIN)/python scripts/spec.py --brief
 
 quick: $(READY)
@@ -32,9 +32,20 @@ spec: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python benchmarks/preflight.py
+	@$(BIN)/python benchmarks/archive.py
 
 fidelity: $(READY)
 	@$(BIN)/python benchmarks/summaries.py
+
+torture: $(READY)
+	@$(BIN)/python scripts/torture.py
+	@TORTURE=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_stateful.py tests/test_transcripts.py
+
+redaction: $(READY)
+	@$(BIN)/python benchmarks/redaction.py
+
+recall: $(READY)
+	@$(BIN)/python benchmarks/recall.py
 
 clean:
 	rm -rf $(VENV) .compact .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \

@@ -650,7 +650,7 @@ def test_a_hang_takes_no_place_in_the_loops_executor() -> None:
 
 
 SCRIPT = """
-import sys, threading
+import signal, sys, threading
 from compact import CompactConfig, CompactManager
 from compact.errors import ModelUnavailable
 from compact.testing import Recorder, chat
@@ -663,6 +663,7 @@ def busy(ask):
     print("asked", flush=True)
     raise ModelUnavailable("busy", retry_after=50)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born deaf to it
 policy, (kind, timeout) = {{"hard_cap_buffer": 100}}, {kind!r}
 config = CompactConfig(max_context_tokens=1500, storage={{"adapter": "none"}}, policy=policy,
                        summary={{"timeout": timeout, "max_retries": 1 if kind == "busy" else 0}})

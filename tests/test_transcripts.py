@@ -29,7 +29,8 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = sorted(path.name for path in (SHARED / "transcripts").glob("*.jsonl.gz")) or ["generated"]
 WINDOWS = (4_096, 16_384, 65_536)
 LAYOUTS = ("layered", "in_place", "rolling")
-QUICK = os.environ.get("HYPOTHESIS_PROFILE") == "quick"
+EACH = None if os.environ.get("TORTURE") else 3
+"""Transcripts taken of each file; `make torture` takes all."""
 
 
 @cache
@@ -39,7 +40,7 @@ def load(name: str) -> list[tuple[str, list[dict[str, Any]]]]:
         return [(f"seed {seed}", _generated(seed, 60_000)) for seed in range(1, 4)]
     with gzip.open(SHARED / "transcripts" / name, "rt", encoding="utf-8") as file:
         found = [json.loads(line) for line in file]
-    return [(str(one["id"]), one["messages"]) for one in found[: 4 if QUICK else 12]]
+    return [(str(one["id"]), one["messages"]) for one in found[:EACH]]
 
 
 def _generated(seed: int, tokens: int) -> list[dict[str, Any]]:

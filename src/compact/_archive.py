@@ -1,35 +1,73 @@
 """The archive of a session: what is written before anything is dropped, and how a session comes back from it.
 
-Owns: the content of transcripts, summaries and event files, and their redaction.
-Must never: decide when to write (the flow does), or hand a store anything unredacted.
+Owns: what is written where and in which order, its redaction, and reading it back.
+Must never: decide when to write (the flow does), or hand a store anything unredacted. Fails closed: what cannot be
+redacted is not written.
 
 A step is the number of a fold in its session, from 1. Two writers never share one: the transcript's key must be new,
-and whoever finds it taken moves on to the next number.
+and whoever finds it taken moves on. `FORMAT.md` describes every file; `_records` owns the fields.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
-from ._citations import cited
-from ._entries import KEPT_RECORDS, Entry, Reader, Record
+from ._entries import KEPT_RECORDS, Reader, Record
 from ._events import Event
-from ._fidelity import Report
 from ._job import Outcome
+from ._lines import read_lines
 from ._messages import as_mapping
+from ._records import FORMAT, Line, Links, digest, fold_of, fold_value, own_fields, parse, replay_of, undo_value
 from ._redact import Redactor
 from ._session import FoldRecord, Session
 from .errors import ArchiveError, InvalidMessage
 from .sinks import event_json, plain, redacting
-from .stores import KeyMissing, KeyTaken, Store, events_key, place_of, summary_key, transcript_key
+from .stores import (
+    KeyMissing,
+    KeyTaken,
+    Store,
+    events_key,
+    name_key,
+    place_of,
+    session_of,
+    summary_key,
+    transcript_key,
+    undo_key,
+)
 
-__all__ = ["FORMAT", "Archive"]
+__all__ = ["Archive", "Contents", "Stored"]
 
-FORMAT = 1
-"""The version of the record format."""
+_TRIES = 1_000
+"""Steps tried in a row before a store counts as one that takes nothing."""
+_NUMBERED = ("transcript-pre-compact", "summary", "undo")
+_NAME = re.compile(r"(transcript-pre-compact|summary|undo|events)(?:-([0-9]+)(?:_[0-9]+)?)?\.jsonl?")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One acknowledged write."""
+
+    step: int
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is kept of one session: the numbers of its files by kind, ascending, and all its keys."""
+
+    transcripts: list[int]
+    summaries: list[int]
+    undos: list[int]
+    events: list[str]
+    keys: list[str]
 
 
 class Archive:
@@ -38,139 +76,234 @@ class Archive:
     def __init__(self, store: Store, redactor: Redactor, adapter: str) -> None:
         self._store = store
         self._redactor = redactor
+        self._named: set[str] = set()
         self.adapter = adapter
+        self.appends: bool = getattr(store, "appends", True)
+        """Whether events can be added to one file; else each fold's are kept apart."""
 
-    def save_transcript(self, session: Session, raws: Sequence[Any]) -> tuple[int, str, int]:
-        """Keep the messages as they are now. Returns the step they were stored as, the key, and the size."""
-        data = b"".join(self._line(raw) for raw in raws)
-        step = session.step + 1
-        while True:
-            key = transcript_key(session.id, step)
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def save_transcript(self, session: Session, raws: Sequence[Any]) -> Stored:
+        """Keep the messages as they are now, under the next step that is free."""
+        data = b"".join(self._json(as_mapping(raw)) + b"\n" for raw in raws)
+        place, step, ledger = self.place(session.id), session.step + 1, session.ledger
+        self._keep_name(place, session.id)
+        for _ in range(_TRIES):
+            key = transcript_key(place, step)
             try:
-                with _typed("archive a transcript"):
-                    self._store.put(key, data)
-            except KeyTaken:
-                step += 1
-            else:
-                return step, key, len(data)
+                self._put(key, data)
+                break
+            except KeyTaken:  # somebody else folded this session: what we know of its newest files is old
+                step = max([step, *self.contents(place).transcripts]) + 1
+                ledger.transcript = ledger.record = None
+        else:
+            raise ArchiveError(
+                f"no free step for session {session.id!r}: {_TRIES:,} were taken, the last one tried is {step - 1:,}. "
+                "Let fewer agents fold this session at once, and check that the store lists what it holds."
+            )
+        known = ledger.transcript is not None and ledger.transcript[0] == step - 1
+        ledger.previous = ledger.transcript[1] if known and ledger.transcript else self._digest_of(place, step - 1)
+        ledger.transcript = step, digest(data)
+        return Stored(step, key, len(data), ledger.transcript[1])
 
-    def save_summary(self, session: Session, outcome: Outcome, fold: FoldRecord, record: Record) -> tuple[str, int]:
-        """Keep what a fold did, and enough to replay it. Returns the key and the size."""
-        assert outcome.plan is not None
-        assert outcome.history is not None
-        positions = outcome.history.positions
-        made = [slot for slot in record.slots if isinstance(slot, Entry)]
-        number = {id(entry): n for n, entry in enumerate(made)}
-        value = {
-            "format": FORMAT,
-            "session_id": session.id,
-            "step": fold.step,
-            "version": fold.version,
-            "reasons": fold.reasons,
-            "note": fold.note,
-            "fallback": fold.fallback,
-            "range": fold.range,
-            "tokens_before": fold.tokens_before,
-            "tokens_after": fold.tokens_after,
-            "report": fold.report.as_dict() if fold.report is not None else None,
-            "positions": outcome.positions,
-            "gone_calls": sorted(outcome.abandoned),
-            "folds": [
-                {"positions": [positions[i] for i in one.indices], "summary": body}
-                for one, body in zip(outcome.plan.folds, outcome.bodies, strict=True)
-            ],
-            "replay": {
-                "size": record.size,
-                "chain": record.chain.hex(),
-                "reach": record.reach,
-                "reach_chain": record.reach_chain.hex(),
-                "slots": [slot if isinstance(slot, int) else {"made": number[id(slot)]} for slot in record.slots],
-                "made": [
-                    {
-                        "message": as_mapping(entry.message.raw),
-                        "position": entry.position,
-                        "summary": entry.summary,
-                        "signature": session.memory.signature(entry.message) if entry.summary else None,
-                    }
-                    for entry in made
-                ],
-            },
-        }
-        key = summary_key(session.id, fold.step)
-        data = self._json(value)
-        with _typed("archive a summary"):
-            self._store.put(key, data, if_absent=False)
-        return key, len(data)
+    def save_summary(self, session: Session, outcome: Outcome, fold: FoldRecord, record: Record) -> Stored:
+        """Keep what a fold did, and enough to replay, undo and show it."""
+        place, ledger = self.place(session.id), session.ledger
+        assert ledger.transcript is not None
+        links = Links(ledger.transcript[1], ledger.previous, ledger.record or self._newest_record(place))
+        value = fold_value(session, outcome, fold, record, base=ledger.in_force, time=time.time(), links=links)
+        return self._put_record(session, summary_key(place, fold.step), fold.step, value)
 
-    def save_events(self, session_id: str, events: Iterable[Event]) -> None:
-        """Add events to the session's file."""
+    def save_undo(self, session: Session, action: str, step: int, line: Line) -> Stored:
+        """Keep that a fold was undone or redone."""
+        place = self.place(session.id)
+        number = max(self.contents(place).undos, default=0) + 1
+        previous = session.ledger.record or self._newest_record(place)
+        value = undo_value(session.id, number, action, step, line, time=time.time(), previous=previous)
+        return self._put_record(session, undo_key(place, number), step, value)
+
+    def save_events(self, session_id: str, step: int, events: Iterable[Event]) -> None:
+        """Add events to the session's."""
         lines: list[bytes] = []
         collect = redacting(lambda event: lines.append(event_json(event).encode("ascii")), self._redactor)
-        for event in events:
-            collect(event)
         with _typed("archive events"):
-            self._store.append(events_key(session_id), lines)
+            for event in events:
+                collect(event)
+            self._store.append(events_key(self.place(session_id), None if self.appends else step), lines)
 
-    def transcript(self, session_id: str, step: int | None = None) -> list[Any]:
-        """The messages before the fold of this step, or before the newest one."""
-        if step is None:
-            steps = self._steps(session_id, "transcript-pre-compact-")
-            if not steps:
-                raise KeyMissing(f"nothing is archived for session {session_id!r}")
-            step = steps[-1]
-        data = self._get(transcript_key(session_id, step))
-        return [json.loads(line) for line in data.splitlines() if line.strip()]
-
-    def cited(self, session_id: str, citations: str) -> list[Any]:
-        """The messages that the citations in a text name, as they were when they folded, in the session's order."""
-        named = [span for _, spans in cited(citations) for span in spans]
-        if not named:
+    def delete(self, place: str) -> list[str]:
+        """Remove all that is kept of one session, for good; returns the keys."""
+        keys = self.contents(place).keys
+        with _typed("delete from the archive"):
+            for key in keys:
+                self._store.delete(key)
+        if left := self.contents(place).keys:
             raise ArchiveError(
-                f"no citation in the {len(citations):,} characters given; give one as a summary does, [#12] or [#12-18]"
+                f"{len(keys):,} objects were deleted and {len(left):,} are there still or again, the first is "
+                f"{left[0]!r}. Stop the agent that writes to this session, then forget it once more."
             )
-        found: dict[int, Any] = {}
-        for step in self._steps(session_id, "summary-"):
-            positions = json.loads(self._get(summary_key(session_id, step)))["positions"]
-            if any(first <= position <= last for first, last in named for position in positions):
-                # A message stands in the first transcript that has its position; later ones have its summary there.
-                for position, message in zip(positions, self.transcript(session_id, step), strict=True):
-                    found.setdefault(position, message)
-        return [found[p] for p in sorted(found) if any(first <= p <= last for first, last in named)]
+        self._named.discard(place)
+        return keys
 
-    def load(self, session: Session, reader: Reader) -> None:
-        """Bring back what a session knew: its step, its summaries, and the folds that can be replayed."""
-        step = max(self._steps(session.id, "transcript-pre-compact-"), default=0)
-        folds: list[FoldRecord] = []
-        for number in self._steps(session.id, "summary-")[-KEPT_RECORDS:]:
-            try:
-                value = json.loads(self._get(summary_key(session.id, number)))
-                fold, record = _fold_record(value), _record(value, session, reader)
-                gone = set(value["gone_calls"])
-            except (ArchiveError, InvalidMessage, ValueError, KeyError, TypeError, IndexError):
-                continue  # a record that cannot be read costs a new summary, and the knowledge of that one
-            folds.append(fold)
-            session.memory.remember(record)
-            session.memory.gone_calls |= gone
-        session.folds, session.step = folds, step
-        session.version = max((fold.version for fold in folds), default=0)
+    # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _steps(self, session_id: str, name: str) -> list[int]:
-        prefix = f"{place_of(session_id)}/{name}"
+    def place(self, session_id: str) -> str:
+        """Where a session is kept. An id that holds a secret does not show in a key."""
+        return place_of(session_id, secret=self._redactor.redact(session_id) != session_id)
+
+    def places(self) -> list[str]:
+        """Where anything is kept."""
         with _typed("list the archive"):
-            keys = self._store.list(prefix)
-        numbers = (key[len(prefix) :].split(".")[0] for key in keys)
-        return sorted(int(number) for number in numbers if number.isdigit())
+            return list(dict.fromkeys(key.split("/")[0] for key in self._store.list("") if "/" in key))
 
-    def _get(self, key: str) -> bytes:
+    def name_of(self, place: str) -> str | None:
+        """The id of the session that is kept here; redacted when it holds a secret, None when nothing tells it."""
+        if (session_id := session_of(place)) is not None:
+            return session_id
+        try:
+            return str(parse(self.get(name_key(place)), name_key(place))["session_id"])
+        except (ArchiveError, KeyError):
+            return None
+
+    def contents(self, place: str) -> Contents:
+        """What is kept of one session."""
+        with _typed("list the archive"):
+            keys = self._store.list(f"{place}/")
+        numbers: dict[str, set[int]] = {}
+        events: list[str] = []
+        for key in keys:
+            if match := _NAME.fullmatch(key.rpartition("/")[2]):
+                if match[1] == "events":
+                    events.append(key)
+                elif match[2]:
+                    numbers.setdefault(match[1], set()).add(int(match[2]))
+        transcripts, summaries, undos = (sorted(numbers.get(kind, ())) for kind in _NUMBERED)
+        return Contents(transcripts, summaries, undos, events, keys)
+
+    def get(self, key: str) -> bytes:
+        """What is kept under a key."""
         with _typed("read the archive"):
             return self._store.get(key)
 
-    def _line(self, raw: Any) -> bytes:
-        return self._json(as_mapping(raw)) + b"\n"
+    def transcript(self, place: str, step: int) -> tuple[list[Any], str | None]:
+        """The messages before the fold of this step, and a warning when the end of the file is damaged."""
+        key = transcript_key(place, step)
+        return read_lines(self.get(key), key)
 
-    def _json(self, value: Any) -> bytes:
-        clean = self._redactor.redact(plain(value))
-        return json.dumps(clean, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+    def fold(self, place: str, step: int) -> dict[str, Any]:
+        """The record of a fold."""
+        key = summary_key(place, step)
+        return parse(self.get(key), key)
+
+    def line(self, place: str, contents: Contents | None = None) -> Line:
+        """Where a session stands among its folds."""
+        contents = contents or self.contents(place)
+        newest = max(contents.summaries, default=0)
+        if not contents.undos:
+            return Line(newest, newest=newest)
+        key = undo_key(place, contents.undos[-1])
+        value = parse(self.get(key), key)
+        if value["newest"] == newest:
+            return Line(value["in_force"], tuple(value["undone"]), tuple(value["redo"]), newest)
+        return Line(newest, tuple(value["undone"]), newest=newest)
+
+    def load(self, session: Session, reader: Reader) -> list[str]:
+        """Bring back what a session knew: its step, its summaries, and the folds that can be replayed.
+
+        Returns what could not be read: it costs a new summary, and the knowledge of that one.
+        """
+        place = self.place(session.id)
+        contents = self.contents(place)
+        complaints: list[str] = []
+        try:
+            line = self.line(place, contents)
+        except (ArchiveError, KeyError, TypeError) as error:
+            complaints.append(str(error))
+            line = Line(max(contents.summaries, default=0))
+        undone = set(line.undone)
+        standing = [step for step in contents.summaries if step not in undone]
+        # A fold that was undone is not replayed, but its summary is still known as ours wherever a host kept it.
+        for step in sorted([*standing[-KEPT_RECORDS:], *sorted(undone)[-KEPT_RECORDS:]]):
+            try:
+                value = self.fold(place, step)
+                fold, record = fold_of(value), replay_of(value, session, reader)
+                gone = set(value["gone_calls"])
+            except (ArchiveError, InvalidMessage, ValueError, KeyError, TypeError, IndexError) as error:
+                complaints.append(f"{summary_key(place, step)!r} cannot be used: {type(error).__name__}: {error}")
+                continue
+            session.version = max(session.version, fold.version)
+            if step not in undone:
+                session.folds.append(fold)
+                session.memory.remember(record)
+                session.memory.gone_calls |= gone
+        session.step = max(contents.transcripts, default=0)
+        session.ledger.in_force = line.in_force
+        return complaints
+
+    def last_time(self, place: str) -> float | None:
+        """When anything was last written for a session, by its own word; None when nothing tells."""
+        contents = self.contents(place)
+        records = [summary_key(place, step) for step in contents.summaries[-1:]]
+        records += [undo_key(place, number) for number in contents.undos[-1:]]
+        times: list[float] = []
+        for key in (*records, *contents.events[-1:]):
+            try:
+                data = self.get(key)
+                value = read_lines(data, key, tolerant=True)[0][-1:] if key in contents.events else [parse(data, key)]
+                times += [float(one["time"]) for one in value]
+            except (ArchiveError, KeyError, TypeError, ValueError):
+                continue
+        return max(times, default=None)
+
+    # -- the parts ---------------------------------------------------------------------------------------------------
+
+    def _keep_name(self, place: str, session_id: str) -> None:
+        """Where a place does not tell its session, the session's id lies beside its files."""
+        if place in self._named or session_of(place) is not None:
+            return
+        with suppress(KeyTaken):
+            self._put(name_key(place), self._json({"format": FORMAT, "session_id": session_id}))
+        self._named.add(place)
+
+    def _put_record(self, session: Session, key: str, step: int, value: Any) -> Stored:
+        data = self._json(value, own_fields)
+        self._put(key, data)
+        stored = Stored(step, key, len(data), digest(data))
+        session.ledger.record = key.rpartition("/")[2], stored.sha256
+        return stored
+
+    def _put(self, key: str, data: bytes) -> None:
+        with _typed(f"archive {key!r}"):
+            self._store.put(key, data)
+
+    def _digest_of(self, place: str, step: int) -> str | None:
+        try:
+            return digest(self.get(transcript_key(place, step))) if step else None
+        except KeyMissing:
+            return None
+
+    def _newest_record(self, place: str) -> tuple[str, str] | None:
+        contents = self.contents(place)
+        keys = [summary_key(place, step) for step in contents.summaries[-1:]]
+        if contents.undos:
+            undo = undo_key(place, contents.undos[-1])
+            if parse(self.get(undo), undo).get("newest") == max(contents.summaries, default=0):
+                keys = [undo]
+        return next(((key.rpartition("/")[2], digest(self.get(key))) for key in keys), None)
+
+    def as_kept(self, value: Any) -> Any:
+        """A value as it comes back from the archive."""
+        return json.loads(self._json(value))
+
+    def _json(self, value: Any, mend: Callable[[Any, Any], Any] = lambda clean, value: clean) -> bytes:
+        try:
+            clean = mend(self._redactor.redact(plain(value)), value)
+            return json.dumps(clean, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
+        except Exception as error:
+            raise ArchiveError(
+                f"something to be archived could not be redacted ({type(error).__name__}), so it was not written. "
+                "Pass messages of plain values, and check redaction.patterns."
+            ) from error
 
 
 @contextmanager
@@ -182,40 +315,3 @@ def _typed(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ArchiveError(f"could not {what}: the store raised {type(error).__name__}: {error}") from error
-
-
-def _fold_record(value: Any) -> FoldRecord:
-    first, last = value["range"]
-    return FoldRecord(
-        step=value["step"],
-        version=value["version"],
-        reasons=tuple(value["reasons"]),
-        range=(first, last),
-        folded=sum(len(one["positions"]) for one in value["folds"]),
-        tokens_before=value["tokens_before"],
-        tokens_after=value["tokens_after"],
-        fallback=value["fallback"],
-        note=value["note"],
-        report=Report.from_dict(value["report"]) if value.get("report") is not None else None,
-    )
-
-
-def _record(value: Any, session: Session, reader: Reader) -> Record:
-    replay = value["replay"]
-    made: list[Entry] = []
-    for one in replay["made"]:
-        message = reader.dialect.read(one["message"])
-        made.append(Entry(message, reader.cost(message), one["position"], summary=one["summary"]))
-        if one["signature"]:
-            # As it was written, and as it reads now: redaction may have changed it in between.
-            session.memory.recognise({one["signature"]: (message.role, one["position"])})
-            session.memory.sign(message, one["position"])
-    return Record(
-        step=value["step"],
-        version=value["version"],
-        size=replay["size"],
-        chain=bytes.fromhex(replay["chain"]),
-        reach=replay["reach"],
-        reach_chain=bytes.fromhex(replay["reach_chain"]),
-        slots=tuple(slot if isinstance(slot, int) else made[slot["made"]] for slot in replay["slots"]),
-    )

@@ -141,10 +141,12 @@ class Desk:
         reader.settle(messages, tools)
         if self._archive is not None:
             try:
-                self._archive.load(session, reader)
+                complaints = self._archive.load(session, reader)
             except ArchiveError as error:
                 # Only a fold needs the store. Without it a fold made earlier costs a new summary.
-                self._journal.complain(f"session {session.id!r} could not be read back: {error}")
+                complaints = [str(error)]
+            for complaint in complaints:
+                self._journal.complain(f"session {session.id!r} could not be read back whole: {complaint}")
         elif session.id in self._gone:
             session.step, session.version, signatures = self._gone[session.id]
             session.memory.recognise(signatures)

@@ -164,6 +164,7 @@ def _told(outcome: Outcome, mended: Mended, arrived: History) -> Outcome:
         slots=tuple(mended.origins[slot] if isinstance(slot, int) else slot for slot in outcome.slots),
         gone=tuple(origin for origin in gone if isinstance(origin, int)),
         positions=arrived.positions,
+        earlier=arrived.summaries,
         abandoned=arrived.abandoned,
         repairs=(*mended.sentences, *outcome.repairs),
     )

@@ -103,6 +103,8 @@ class Outcome:
     """Indices of the host's list that folded or were clipped."""
     positions: tuple[int, ...] = ()
     """Where each message of the host's list stood in the session."""
+    earlier: frozenset[int] = frozenset()
+    """Indices of the host's list that are summaries of ours."""
     abandoned: frozenset[str] = frozenset()
     """Calls of the host's list that got no answer and are not waited for."""
     bodies: tuple[str | None, ...] = ()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ._archive import Archive
+from ._archive import Archive, Stored
 from ._effects import Emit
 from ._entries import Record
 from ._events import Event
@@ -25,6 +25,8 @@ __all__ = ["Journal"]
 
 EVENTS_HELD = 64
 """Events of a session held in memory: until a fold writes them out, or, before the first fold, the newest ones."""
+EVENTS_HELD_APART = 256
+"""The same for stores that cannot append, where every write is an object of its own."""
 
 
 class Journal:
@@ -36,15 +38,15 @@ class Journal:
 
     def emit(self, room: Room, effect: Emit) -> None:
         """Send an event to every sink, and hold it for the archive."""
-        if self._archive is None and not self._sinks:
-            return
+        if self._archive is None and not self._sinks and effect.name != "compact.warning":
+            return  # warnings also go to the log
         session = room.session
         event = Event(effect.name, session.id, session.step, time.time(), effect.duration, effect.status, effect.data)
         if self._archive is not None:
             room.events.append(event)
             if not session.step:
                 del room.events[:-EVENTS_HELD]
-            elif len(room.events) >= EVENTS_HELD:
+            elif len(room.events) >= (EVENTS_HELD if self._archive.appends else EVENTS_HELD_APART):
                 self.write_events(room)
         self._sinks(event)
 
@@ -53,16 +55,15 @@ class Journal:
         session = room.session
         if self._archive is None:
             return session.step + 1
-        step, key, size = self._archive.save_transcript(session, raws)
-        session.step = step
-        self._archived(room, self._archive, key, size)
-        return step
+        stored = self._archive.save_transcript(session, raws)
+        session.step = stored.step
+        self.archived(room, stored)
+        return stored.step
 
     def save_summary(self, room: Room, outcome: Outcome, fold: FoldRecord, record: Record) -> None:
         """Keep what a fold did."""
         if self._archive is not None:
-            key, size = self._archive.save_summary(room.session, outcome, fold, record)
-            self._archived(room, self._archive, key, size)
+            self.archived(room, self._archive.save_summary(room.session, outcome, fold, record))
 
     def write_events(self, room: Room) -> None:
         """Add held events to the archive of a session; one that never folded has none."""
@@ -70,7 +71,7 @@ class Journal:
             return
         events, room.events = room.events, []
         try:
-            self._archive.save_events(room.session.id, events)
+            self._archive.save_events(room.session.id, room.session.step, events)
         except ArchiveError as error:
             self.complain(f"events of session {room.session.id!r} were not archived: {error}")
 
@@ -84,6 +85,15 @@ class Journal:
             self.write_events(room)
         self._sinks.close()
 
-    def _archived(self, room: Room, archive: Archive, key: str, size: int) -> None:
-        data = {"session_id": room.session.id, "storage_adapter": archive.adapter, "key": key, "bytes": size}
+    def archived(self, room: Room, stored: Stored) -> None:
+        """Say what the store acknowledged."""
+        assert self._archive is not None
+        data = {
+            "session_id": room.session.id,
+            "step": stored.step,
+            "storage_adapter": self._archive.adapter,
+            "key": stored.key,
+            "bytes": stored.size,
+            "sha256": stored.sha256,
+        }
         self.emit(room, Emit("compact.archival", data))

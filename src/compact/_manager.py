@@ -1,6 +1,7 @@
-"""The front door: every public verb, and the one path a call takes through the library.
+"""The front door: the public verbs, and the one path a call takes through the library.
 
-Owns: `CompactManager`. Must never: hold a rule of compaction; what may fold, fail or leave is the core's.
+Owns: `CompactManager`; the verbs that look back are its other half, `_keeper`. Must never: hold a rule of compaction;
+what may fold, fail or leave is the core's.
 
 One call: take the session's turn, bring its track up to date, run the flow, commit what it did. Calls on one session
 are served in the order they came, from threads and tasks alike; sessions never touch each other.
@@ -8,9 +9,11 @@ are served in the order they came, from threads and tasks alike; sessions never 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -25,9 +28,12 @@ from ._fidelity import Report
 from ._flow import flow, plan_for
 from ._job import Outcome
 from ._journal import Journal
+from ._keeper import Keeper
 from ._mend import mend
 from ._meter import reported_input
+from ._past import Past
 from ._plan import Plan
+from ._recall import Index
 from ._redact import Redactor
 from ._rooms import Room, Rooms
 from ._session import FoldRecord, Session
@@ -35,7 +41,7 @@ from ._trigger import Counters, Decision, Lines
 from .config import CompactConfig
 from .errors import ArchiveError, ConfigError
 from .models import Summarizer, summarizer_for
-from .sinks._fan import SinkList, configured_sinks
+from .sinks._fan import SinkList, configured_sinks, refuse_distant
 from .stores import Store, open_store
 
 __all__ = ["CompactManager", "SessionView"]
@@ -59,7 +65,7 @@ class SessionView:
     """Whether parameters were changed that this session has not acknowledged yet."""
 
 
-class CompactManager:
+class CompactManager(Keeper):
     """Keeps the conversations of many sessions inside their window. Safe to share between threads and tasks."""
 
     def __init__(
@@ -78,13 +84,22 @@ class CompactManager:
         self._config = config if config is not None else CompactConfig()
         self._summarizer = summarizer or summarizer_for(self._config.summary)
         """None when the built-in summarizer is to write."""
-        redactor = Redactor(self._config.redaction.enabled, self._config.redaction.patterns)
-        opened = open_store(self._config.storage) if store == "configured" else store
-        adapter = self._config.storage.adapter if store == "configured" else type(opened).__name__
-        self._archive = Archive(opened, redactor, adapter) if opened is not None else None
-        self._journal = Journal(self._archive, SinkList([*sinks, *configured_sinks(self._config.tracing)], redactor))
+        redaction, storage = self._config.redaction, self._config.storage
+        redactor = Redactor(redaction.enabled, redaction.patterns)
+        opened = open_store(storage) if store == "configured" else store
+        adapter = storage.adapter if store == "configured" else type(opened).__name__
+        archive = Archive(opened, redactor, adapter) if opened is not None else None
+        watching = [*sinks, *configured_sinks(self._config.tracing)]
+        if not (redaction.enabled or redaction.allow_unredacted_export):
+            refuse_distant(watching, self._config.tracing)
+        self._journal = Journal(archive, SinkList(watching, redactor))
+        self._past = None
+        if archive is not None:
+            # A store that was passed in may be anybody's: its index is kept in memory.
+            folder = Path(storage.path).expanduser().absolute() / ".index" if store == "configured" else None
+            self._past = Past(archive, Index(folder), self._journal.complain)
         self._desk = Desk(
-            self._archive,
+            archive,
             self._journal,
             dialect=dialect,
             protect=protect,
@@ -95,7 +110,10 @@ class CompactManager:
         self._changing = threading.Lock()
         self._pending: CompactConfig | None = None
         self._changes: list[dict[str, Any]] = []
-        self._said_unredacted = self._config.redaction.enabled
+        self._said_unredacted = redaction.enabled
+        self._disabled = os.environ.get("COMPACT_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+        if self._disabled:
+            self._journal.complain("COMPACT_DISABLED is set: every preflight gives its list back untouched")
 
     # -- before each model call --------------------------------------------------------------------------------------
 
@@ -114,6 +132,8 @@ class CompactManager:
         `model`, `max_context_tokens` and `reserve_output` override the configuration for this call: an agent that
         switches to a smaller model folds before it is called.
         """
+        if self._disabled:
+            return messages
         with self._rooms.turn(session_id) as room:
             return self._run(self._open(room, messages, tools, model, max_context_tokens, reserve_output))
 
@@ -128,6 +148,8 @@ class CompactManager:
         reserve_output: int | None = None,
     ) -> Any:
         """`preflight` for async hosts: the same result and the same events, without stopping the event loop."""
+        if self._disabled:
+            return messages
         messages, tools = given(messages, tools)
         async with self._rooms.aturn(session_id) as room:
             await self._desk.warm_up(self._config, room.session, messages, tools, model)
@@ -238,20 +260,6 @@ class CompactManager:
             config_changed=room.generation < len(self._changes),
         )
 
-    def restore(self, session_id: str, step: int | None = None, *, cited: str | None = None) -> list[Any]:
-        """The transcript as it was before the fold of this step (the newest by default), from the archive.
-
-        With `cited`, the messages that a summary's citations name instead: `restore("s1", cited="[#12-18]")`. A whole
-        line of a summary will do.
-        """
-        self._rooms.check_open()
-        self._rooms.check_id(session_id)
-        if self._archive is None:
-            raise ArchiveError("nothing is archived: storage.adapter is 'none'; set it to 'fs'")
-        if cited is not None:
-            return self._archive.cited(session_id, cited)
-        return self._archive.transcript(session_id, step)
-
     @property
     def config(self) -> CompactConfig:
         """The configuration in force."""
@@ -300,6 +308,8 @@ class CompactManager:
     def close(self) -> None:
         """Write out what is held and close what was opened. Safe to call twice; any other use afterwards raises."""
         self._journal.close(self._rooms.close())
+        if self._past is not None:
+            self._past.close()
 
     def __enter__(self) -> CompactManager:
         return self

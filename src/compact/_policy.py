@@ -299,6 +299,8 @@ class RedactionPolicy(Section):
     """Whether secrets are replaced by `<REDACTED>`."""
     patterns: tuple[Annotated[str, AfterValidator(_expression)], ...] = ()
     """Regular expressions redacted besides the built-in ones."""
+    allow_unredacted_export: bool = False
+    """Let events leave this machine although redaction is off."""
 
 
 class TracingPolicy(Section):

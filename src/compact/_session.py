@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._job import Outcome
     from ._plan import Plan
 
-__all__ = ["FoldRecord", "Session"]
+__all__ = ["FoldRecord", "Ledger", "Session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,20 @@ class FoldRecord:
     note: str | None = None
     report: Report | None = None
     """What its summaries kept of what mattered, of folds before the newest only the sums; None without a summary."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """How the archive of a session stood when it was last written or read; None where that has to be looked up."""
+
+    in_force: int = 0
+    """The newest fold that was not undone."""
+    transcript: tuple[int, str] | None = None
+    """Step and hash of the newest transcript."""
+    previous: str | None = None
+    """Hash of the transcript before it."""
+    record: tuple[str, str] | None = None
+    """Name and hash of the newest record."""
 
 
 class Session:
@@ -64,6 +78,7 @@ class Session:
         """The messages of a fold whose answers could not be used: nobody asks again until something new can fold."""
         self.warned: set[str] = set()
         self.tools: tuple[Tally, Any, int, int] | None = None
+        self.ledger = Ledger()
 
     def track(
         self, messages: Sequence[Any], reader: Reader, tools: Sequence[Any] | None, *, peek: bool = False
@@ -139,6 +154,7 @@ class Session:
             if entry.summary:
                 self.memory.sign(entry.message, entry.position)
         self.step, self.version = fold.step, fold.version
+        self.ledger.in_force = fold.step
         if self.folds and (report := self.folds[-1].report):
             self.folds[-1] = replace(self.folds[-1], report=report.in_short())
         self.folds.append(fold)

@@ -1,6 +1,6 @@
 """One event to many sinks.
 
-Owns: `SinkList` and the sinks that the `tracing` section asks for.
+Owns: `SinkList`, the sinks that the `tracing` section asks for, and where events may go that nobody redacts.
 Must never: let a sink's failure reach the agent; it is counted, and said in the log once per sink.
 """
 
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from .._events import Event, Sink
 from .._policy import TracingPolicy
 from .._redact import Redactor
-from . import redacting
+from ..errors import ConfigError
+from . import plain, redacting
 
-__all__ = ["SinkList", "configured_sinks"]
+__all__ = ["SinkList", "configured_sinks", "refuse_distant"]
 
 log = logging.getLogger("compact")
 
@@ -23,12 +26,15 @@ class SinkList:
     """Sinks behind a redactor, as one sink. `failures` counts the events that a sink did not take."""
 
     def __init__(self, sinks: Iterable[Sink], redactor: Redactor) -> None:
+        self._redactor = redactor
         self._given = list(sinks)
         self._sinks = [redacting(sink, redactor) for sink in self._given]
         self._complained: set[int] = set()
         self.failures = 0
 
     def __call__(self, event: Event) -> None:
+        if event.name == "compact.warning":
+            self._log(event)
         for number, sink in enumerate(self._sinks):
             try:
                 sink(event)
@@ -38,12 +44,19 @@ class SinkList:
                     self._complained.add(number)
                     self.complain(f"sink {self._given[number]!r} failed and is counted from now on: {error!r}")
 
+    def _log(self, event: Event) -> None:
+        """Warnings also go where an operator looks without having set up a sink."""
+        level = logging.INFO if event.data.get("severity") == "low" else logging.WARNING
+        if log.isEnabledFor(level):
+            said = self._redactor.redact(plain({"session": event.session_id, **event.data}))
+            log.log(level, "%s: %s (session %r)", said.get("code"), said.get("message"), said["session"])
+
     def __bool__(self) -> bool:
         return bool(self._sinks)
 
     def complain(self, text: str) -> None:
         """Say something that no sink can carry."""
-        log.warning("%s", text)
+        log.warning("%s", self._redactor.redact(text))
 
     def close(self) -> None:
         """Close the sinks that can be closed."""
@@ -51,6 +64,31 @@ class SinkList:
             close = getattr(sink, "close", None)
             if callable(close):
                 close()
+
+
+def refuse_distant(sinks: Iterable[Sink], policy: TracingPolicy) -> None:
+    """Raise when events, which nobody redacts, would leave this machine. A sink that sends says where: `endpoint`."""
+    configured = (("tracing.ariadne_url", policy.ariadne_url), ("tracing.otlp_endpoint", policy.otlp_endpoint))
+    for name, address in (*configured, *((f"sink {sink!r}", getattr(sink, "endpoint", None)) for sink in sinks)):
+        if address is not None and not _on_this_machine(host := _host(str(address))):
+            raise ConfigError(
+                f"redaction.enabled is false, and {name} sends to {host!r}, which is another machine: secrets would "
+                "leave this one. Switch redaction on, or set redaction.allow_unredacted_export to true."
+            )
+
+
+def _host(address: str) -> str:
+    try:
+        return urlsplit(address if "://" in address else f"//{address}").hostname or address
+    except ValueError:
+        return address
+
+
+def _on_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
 
 
 def configured_sinks(policy: TracingPolicy) -> list[Sink]:

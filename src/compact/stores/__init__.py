@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import ArchiveError, MissingExtra
+from ..errors import ArchiveError, ConfigError
 
 if TYPE_CHECKING:
     from .._policy import StoragePolicy
@@ -31,12 +31,14 @@ __all__ = [
     "Store",
     "check_key",
     "events_key",
+    "name_key",
     "natural_order",
     "open_store",
     "place_of",
     "session_of",
     "summary_key",
     "transcript_key",
+    "undo_key",
 ]
 
 Keys = list[str]
@@ -59,7 +61,10 @@ class KeyMissing(ArchiveError):
 
 
 class Store(Protocol):
-    """Anything that keeps bytes under keys."""
+    """Anything that keeps bytes under keys.
+
+    A store that cannot append sets `appends = False`; then each fold's events get a key of their own.
+    """
 
     def put(self, key: str, data: bytes, *, if_absent: bool = True) -> None:
         """Keep `data` under `key`, whole or not at all. Raises `KeyTaken` when it exists and `if_absent` is set."""
@@ -77,6 +82,10 @@ class Store(Protocol):
         """All keys that start with the text `prefix`; end it with "/" to name a folder."""
         ...
 
+    def delete(self, key: str) -> None:
+        """Remove `key` for good, with every older version of it. Nothing happens when there is nothing."""
+        ...
+
 
 def open_store(policy: StoragePolicy) -> Store | None:
     """The store that the `storage` section asks for; None when nothing is to be kept."""
@@ -86,38 +95,51 @@ def open_store(policy: StoragePolicy) -> Store | None:
         from .fs import FileStore
 
         return FileStore(policy.path)
-    raise MissingExtra(
-        f'storage.adapter is "{policy.adapter}", which needs the extra "s3". '
-        'Install "agent-compact[s3]", or set storage.adapter to "fs" or "none".'
-    )
+    from .s3 import S3Store
+
+    if policy.bucket is None:
+        raise ConfigError(
+            'storage.bucket: not set, and storage.adapter is "s3"; name the bucket, or set storage.adapter to "fs"'
+        )
+    return S3Store(policy.bucket, policy.prefix, kms_key_id=policy.kms_key_id, endpoint_url=policy.endpoint_url)
 
 
-def transcript_key(session_id: str, step: int) -> str:
+def transcript_key(place: str, step: int) -> str:
     """The key of the transcript as it was before the fold of this step."""
-    return f"{place_of(session_id)}/transcript-pre-compact-{step:03d}.jsonl"
+    return f"{place}/transcript-pre-compact-{step:03d}.jsonl"
 
 
-def summary_key(session_id: str, step: int) -> str:
-    """The key of the summary that the fold of this step left."""
-    return f"{place_of(session_id)}/summary-{step:03d}.json"
+def summary_key(place: str, step: int) -> str:
+    """The key of what the fold of this step did."""
+    return f"{place}/summary-{step:03d}.json"
 
 
-def events_key(session_id: str) -> str:
-    """The key of the session's events."""
-    return f"{place_of(session_id)}/events.jsonl"
+def undo_key(place: str, number: int) -> str:
+    """The key of the n-th time that a fold of the session was undone or redone."""
+    return f"{place}/undo-{number:03d}.json"
 
 
-def place_of(session_id: str) -> str:
+def events_key(place: str, step: int | None = None) -> str:
+    """The key of the session's events; of one step's events in stores that cannot append."""
+    return f"{place}/events.jsonl" if step is None else f"{place}/events-{step:03d}.jsonl"
+
+
+def name_key(place: str) -> str:
+    """The key of the session's id, kept where the place does not tell it."""
+    return f"{place}/session.json"
+
+
+def place_of(session_id: str, *, secret: bool = False) -> str:
     """The folder name of a session: the id itself when it is safe everywhere, else an encoding of it.
 
-    The encoding starts with "=", which no plain id holds, so the two kinds never meet. Ids too long for a file name
-    are hashed; their place cannot be turned back into the id.
+    The encoding starts with "=", which no plain id holds, so the two kinds never meet. Ids too long for a file name,
+    and ids that hold a secret, are hashed; their place cannot be turned back into the id.
     """
-    if _PLAIN_ID.fullmatch(session_id) and session_id not in _DEVICES:
+    if not secret and _PLAIN_ID.fullmatch(session_id) and session_id not in _DEVICES:
         return session_id
     raw = session_id.encode("utf-8", "surrogatepass")
     place = "=" + base64.b32encode(raw).decode("ascii").rstrip("=").lower()
-    return place if len(place) <= _LONGEST_PLACE else _HASHED + hashlib.sha256(raw).hexdigest()
+    return place if len(place) <= _LONGEST_PLACE and not secret else _HASHED + hashlib.sha256(raw).hexdigest()
 
 
 def session_of(place: str) -> str | None:

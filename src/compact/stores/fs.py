@@ -6,9 +6,12 @@ message (messages travel to logs).
 
 Rules:
 - A file appears under its final name whole or not at all: temporary file, fsync, link or replace, folder fsync.
+- Temporary files live in `.tmp`. Whoever writes one holds a lock on it; what nobody holds was left by a crash, and the
+  first write of every store sweeps it away.
 - Folders are 0700 and files 0600. Nothing is created before the first write.
-- Names that start with a dot are temporary files; no key has such a part, and no listing shows one.
+- Names that start with a dot are ours alone; no key has such a part, and no listing shows one.
 - Lines are appended in one write. A line that an earlier crash cut short gets its newline first, so it stays alone.
+- A folder may vanish when its last file is deleted: who wants to write into it makes it again.
 """
 
 from __future__ import annotations
@@ -17,22 +20,45 @@ import errno
 import os
 import secrets
 import stat
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, TypeVar
 
 from ..errors import ArchiveError
 from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
+
+if sys.platform == "win32":
+    _HOLD = _HOLD_NOW = 0
+
+    def _flock(file: int, how: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+else:
+    from fcntl import LOCK_EX as _HOLD
+    from fcntl import LOCK_NB
+    from fcntl import flock as _flock
+
+    _HOLD_NOW = _HOLD | LOCK_NB
 
 __all__ = ["Disk", "FileStore"]
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE
 _END = os.O_RDWR | os.O_CREAT | os.O_APPEND | _SAFE
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+_TEMPORARY = ".tmp"
+_STRAY_AFTER = 3600.0
+"""Seconds until a temporary file counts as left behind, where there are no locks to tell."""
+_TRIES = 100
+"""How often a folder may vanish under a writer before it gives up."""
+_KNOWN_FOLDERS = 1000
+"""Folders remembered as durable; after more the memory starts again, which costs a sync each."""
 
 _NO_ROOM = "Free some space, or point storage.path to another disk."
 _NO_ACCESS = "Give this process write access to storage.path, or point it elsewhere."
@@ -60,9 +86,12 @@ class Disk:
     close: Callable[[int], None] = os.close
     link: Callable[[Path, Path], None] = os.link
     replace: Callable[[Path, Path], None] = os.replace
+    lock: Callable[[int, int], None] = _flock
 
 
 _REAL_DISK = Disk()
+
+T = TypeVar("T")
 
 
 class FileStore:
@@ -72,6 +101,9 @@ class FileStore:
     in a project may have been planted there. Of an absolute root only the last step is checked.
     """
 
+    appends: ClassVar[bool] = True
+    """Lines can be added to a key that exists."""
+
     def __init__(self, root: str | os.PathLike[str], *, disk: Disk = _REAL_DISK) -> None:
         given = Path(root).expanduser()
         here = Path.cwd()
@@ -79,24 +111,25 @@ class FileStore:
         inside = not given.is_absolute() and self._root.is_relative_to(here)
         self._trusted = here if inside else self._root.parent
         self._disk = disk
+        self._begun = False
+        self._durable: set[Path] = set()
+        """Folders whose entries in their parents are known to be on disk."""
 
     def put(self, key: str, data: bytes, *, if_absent: bool = True) -> None:
         """Keep `data` under `key`, whole or not at all."""
         with _explained("write", key, f" ({len(data):,} bytes)"):
             target = self._locate(check_key(key))
-            self._make_folder(target.parent)
-            temporary = target.parent / f".tmp-{os.getpid()}-{secrets.token_hex(8)}"
-            try:
-                self._write_new(temporary, data)
+            self._begin()
+
+            def place() -> None:
                 if if_absent:
                     self._claim(temporary, target, key)
                 else:
                     self._disk.replace(temporary, target)
                 self._sync_folder(target.parent)
-            finally:
-                # The outcome is decided by now: a temporary file that cannot be removed must not change it.
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)
+
+            with self._written(data) as temporary:
+                self._in_folder(target.parent, place)
 
     def append(self, key: str, lines: Iterable[bytes]) -> None:
         """Add whole lines at the end of `key`."""
@@ -105,29 +138,46 @@ class FileStore:
             return
         with _explained("append to", key, f" ({len(data):,} bytes)"):
             path = self._locate(check_key(key))
-            self._make_folder(path.parent)
-            file = self._disk.open(path, _END, _FILE_MODE)
-            try:
-                size = os.lseek(file, 0, os.SEEK_END)
-                self._write(file, data if _ends_whole(file, size) else b"\n" + data)
-                self._disk.fsync(file)
-            finally:
-                self._disk.close(file)
-            if not size:
-                self._sync_folder(path.parent)
+            self._begin()
+
+            def add() -> None:
+                file = self._disk.open(path, _END, _FILE_MODE)
+                try:
+                    # Nobody else may add between the look at the last line and the write.
+                    self._hold(file, _HOLD)
+                    size = os.lseek(file, 0, os.SEEK_END)
+                    self._write(file, data if _ends_whole(file, size) else b"\n" + data)
+                    self._disk.fsync(file)
+                    if not size:
+                        self._sync_folder(path.parent)
+                finally:
+                    self._disk.close(file)
+
+            self._in_folder(path.parent, add)
 
     def get(self, key: str) -> bytes:
         """What is kept under `key`."""
         with _explained("read", key):
             path = self._locate(check_key(key))
             try:
-                file = os.open(path, os.O_RDONLY | _SAFE)
+                with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _SAFE)) as reader:
+                    return reader.read()
             except FileNotFoundError:
                 raise KeyMissing(
                     f"Nothing is stored under {key!r}. Look at list() for what there is, and check storage.path."
                 ) from None
-            with os.fdopen(file, "rb") as reader:
-                return reader.read()
+
+    def delete(self, key: str) -> None:
+        """Remove `key` for good, and its folder when nothing else is in it. That there is no such key is fine."""
+        with _explained("delete", key):
+            path = self._locate(check_key(key))
+            # A crash in the middle of a write leaves its content under a temporary name.
+            self._sweep()
+            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                self._sync_folder(path.parent)
+                if path.parent != self._root and _removed(path.parent):
+                    self._sync_folder(path.parent.parent)
 
     def list(self, prefix: str) -> Keys:
         """All keys that start with the text `prefix`, in natural order."""
@@ -153,46 +203,138 @@ class FileStore:
                 )
         return self._root.joinpath(*parts)
 
+    def _begin(self) -> None:
+        """What the first write does before it: sweep up after crashes, and keep git away."""
+        if self._begun:
+            return
+        self._make_folder(self._root)
+        self._sweep()
+        below = self._root.relative_to(self._trusted).parts
+        ours = below[: below.index(".compact") + 1] if ".compact" in below else below
+        ignore = self._trusted.joinpath(*ours, ".gitignore")
+        # An archive that git can see is still an archive.
+        with suppress(OSError, ArchiveError):
+            if not os.path.lexists(ignore):
+                with self._written(b"*\n") as temporary:
+                    self._claim(temporary, ignore, ignore.name)
+        self._begun = True
+
+    def _sweep(self) -> None:
+        """Remove the temporary files that no writer holds; what cannot be removed now can be another time."""
+        with suppress(OSError), os.scandir(self._locate((_TEMPORARY,))) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    if entry.is_file(follow_symlinks=False):
+                        self._remove_if_stray(entry.path)
+
+    def _remove_if_stray(self, path: str) -> None:
+        """Remove a temporary file whose writer is gone. The lock is held to the end, or it could find a new writer."""
+        file = os.open(path, os.O_RDWR | _SAFE)
+        try:
+            free = self._hold(file)
+            if free:
+                os.unlink(path)
+        finally:
+            os.close(file)
+        if free is None and time.time() - os.stat(path).st_mtime > _STRAY_AFTER:
+            os.unlink(path)
+
+    def _hold(self, file: int, how: int = _HOLD_NOW) -> bool | None:
+        """Whether the file is ours alone until it is closed; None where nobody can say."""
+        try:
+            self._disk.lock(file, how)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return None
+        return True
+
     def _make_folder(self, folder: Path) -> None:
-        missing = []
-        while not folder.exists():
-            missing.append(folder)
-            folder = folder.parent
-        for new in reversed(missing):
-            # Another process may be quicker; the folder is as good as ours.
-            with suppress(FileExistsError):
-                os.mkdir(new, _FOLDER_MODE)
-            self._sync_folder(new.parent)
+        """See that a folder is there, and on disk: what another process has only just made may not be."""
+        if folder in self._durable and folder.is_dir():
+            return
+        if self._trusted not in folder.parents and folder.exists():
+            return
+        self._make_folder(folder.parent)
+        try:
+            os.mkdir(folder, _FOLDER_MODE)
+        except FileExistsError:
+            # A parent that may be passed through but not opened was there before us.
+            with suppress(PermissionError):
+                self._sync_folder(folder.parent)
+        else:
+            self._sync_folder(folder.parent)
+        if len(self._durable) >= _KNOWN_FOLDERS:
+            self._durable.clear()
+        self._durable.add(folder)
+
+    def _in_folder(self, folder: Path, write: Callable[[], T]) -> T:
+        """Write into a folder, and again when it vanished in between."""
+        for _ in range(_TRIES - 1):
+            with suppress(FileNotFoundError):
+                self._make_folder(folder)
+                return write()
+        self._make_folder(folder)
+        return write()
+
+    @contextmanager
+    def _written(self, data: bytes) -> Iterator[Path]:
+        """A temporary file that has `data` on disk; no sweep takes it while it is in use."""
+        path, file = self._in_folder(self._locate((_TEMPORARY,)), self._new_temporary)
+        lock = None
+        try:
+            try:
+                self._write(file, data)
+                self._disk.fsync(file)
+                if sys.platform != "win32":
+                    # A lock lives as long as one descriptor does; the file itself is closed now, because that may fail.
+                    lock = os.dup(file)
+            finally:
+                self._disk.close(file)
+            yield path
+        finally:
+            # The outcome is decided by now: a temporary file that cannot be removed must not change it.
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            if lock is not None:
+                os.close(lock)
+
+    def _new_temporary(self) -> tuple[Path, int]:
+        path = self._root / _TEMPORARY / f"{os.getpid()}-{secrets.token_hex(8)}"
+        file = self._disk.open(path, _NEW, _FILE_MODE)
+        if self._hold(file) is not False and os.path.lexists(path):
+            return path, file
+        self._disk.close(file)
+        raise FileNotFoundError(errno.ENOENT, "swept away before it could be locked")
 
     def _claim(self, temporary: Path, target: Path, key: str) -> None:
         """Give the written file its final name, unless somebody has it."""
         try:
-            self._disk.link(temporary, target)
+            try:
+                self._disk.link(temporary, target)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self._claim_without_links(temporary, target)
         except FileExistsError:
-            raise _taken(key) from None
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            self._claim_without_links(temporary, target, key)
+            raise KeyTaken(
+                f"{key!r} is stored already and was left as it is. Take the next step, or pass if_absent=False."
+            ) from None
 
-    def _claim_without_links(self, temporary: Path, target: Path, key: str) -> None:
+    def _claim_without_links(self, temporary: Path, target: Path) -> None:
+        """The same where a file can only be moved: one writer at a time looks whether the name is free."""
+        if sys.platform == "win32":
+            os.rename(temporary, target)  # which replaces nothing there
+            return
+        folder = os.open(temporary.parent, os.O_RDONLY)
         try:
-            self._disk.close(self._disk.open(target, _NEW, _FILE_MODE))
-        except FileExistsError:
-            raise _taken(key) from None
-        try:
+            if not self._hold(folder, _HOLD):
+                raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+            if os.path.lexists(target):
+                raise FileExistsError
             self._disk.replace(temporary, target)
-        except BaseException:
-            target.unlink(missing_ok=True)
-            raise
-
-    def _write_new(self, path: Path, data: bytes) -> None:
-        file = self._disk.open(path, _NEW, _FILE_MODE)
-        try:
-            self._write(file, data)
-            self._disk.fsync(file)
         finally:
-            self._disk.close(file)
+            os.close(folder)
 
     def _write(self, file: int, data: bytes) -> None:
         rest = memoryview(data)
@@ -218,22 +360,28 @@ def _ends_whole(file: int, size: int) -> bool:
     return os.read(file, 1) == b"\n"
 
 
+def _removed(folder: Path) -> bool:
+    """Whether a folder could be removed, which it can when it is empty."""
+    try:
+        folder.rmdir()
+    except OSError:
+        return False
+    return True
+
+
 def _files(folder: Path) -> Iterator[Path]:
-    """The regular files below a folder, temporary ones left out."""
+    """The regular files below a folder; names that start with a dot are left out, with all that is in them."""
 
     def failed(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             raise error
 
-    for place, _, names in os.walk(folder, onerror=failed):
+    for place, folders, names in os.walk(folder, onerror=failed):
+        folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(place, name)
             if not name.startswith(".") and not path.is_symlink() and path.is_file():
                 yield path
-
-
-def _taken(key: str) -> KeyTaken:
-    return KeyTaken(f"{key!r} is stored already and was left as it is. Take the next step, or pass if_absent=False.")
 
 
 @contextmanager

@@ -1,0 +1,97 @@
+"""The commands.
+
+Owns: their names, options and help texts. Must never: hold logic; they parse, call the library, and print.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .._manager import CompactManager
+from ..config import CompactConfig
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="compact",
+    help="Keeps an agent's conversation inside its model's window, and everything that matters in it.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="A compact.yaml or .json; without it, the one in the working directory."),
+]
+ArchivePath = Annotated[
+    Path | None, typer.Option("--path", help="The folder of the archive, instead of the configured storage.path.")
+]
+
+
+@app.callback()
+def _root() -> None:
+    """Keeps commands commands when there is only one."""
+
+
+@app.command()
+def mcp(
+    session: Annotated[
+        str | None,
+        typer.Option("--session", "-s", help="Offer this session only; without it the agent names the session."),
+    ] = None,
+    config: ConfigFile = None,
+    path: ArchivePath = None,
+) -> None:
+    """Serve recall over the archive to an agent, by the Model Context Protocol on standard input and output.
+
+    Example, in the configuration of an MCP client:  compact mcp --session my-agent
+    """
+    from .._mcp import serve
+
+    with _manager(config, path) as manager:
+        serve(manager, session)
+
+
+@app.command()
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", help="Age in minutes, hours, days or weeks: 90m, 12h, 30d, 8w.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")] = False,
+    config: ConfigFile = None,
+    path: ArchivePath = None,
+) -> None:
+    """Delete, for good, every session to which nothing was written for so long. Says what it deleted.
+
+    Example:  compact prune --older-than 30d --dry-run
+    """
+    with _manager(config, path) as manager:
+        pruned = manager.prune(_age(older_than), dry_run=dry_run)
+        kept = len(manager.sessions()) - (len(pruned) if dry_run else 0)
+    for forgotten in pruned:
+        typer.echo(str(forgotten).replace(" deleted:", " would be deleted:") if dry_run else str(forgotten))
+    verb = "would be deleted" if dry_run else "deleted"
+    objects = sum(len(forgotten.keys) for forgotten in pruned)
+    typer.echo(f"{len(pruned):,} sessions with {objects:,} objects {verb}, {kept:,} sessions stay")
+
+
+def _manager(config: Path | None, path: Path | None) -> CompactManager:
+    loaded = CompactConfig.load(config)
+    if path is not None:
+        loaded = loaded.changed(storage={"adapter": "fs", "path": str(path)})
+    return CompactManager(loaded)
+
+
+def _age(text: str) -> timedelta:
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip().lower())
+    if not match or not int(match[1]):
+        raise typer.BadParameter(f"{text!r} is no age; write a number and m, h, d or w, such as 30d")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
