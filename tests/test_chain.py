@@ -98,14 +98,14 @@ def test_every_fold_has_a_report(tmp_path: Path) -> None:
     assert view.report == again.report == again.folds[-1].report
 
 
-def test_an_archive_without_reports_still_loads(tmp_path: Path) -> None:
-    """Records written before there were reports bring their folds back, with no report."""
+def test_a_record_without_a_report_loads(tmp_path: Path) -> None:
+    """A fold that nothing was reported of comes back, with no report."""
     bench = Bench("lamps", store=tmp_path)
     bench.fold()
     bench.manager.close()
     (path,) = tmp_path.rglob("summary-001.json")
     record = json.loads(path.read_text())
-    del record["report"]
+    record["report"] = None
     path.write_text(json.dumps(record))
     view = Bench("lamps", store=tmp_path).manager.session("s")
     assert (1, None) == (len(view.folds), view.report)
@@ -295,9 +295,9 @@ def test_every_citation_resolves_to_what_it_cites(tmp_path: Path, offline: bool)
         assert len(cited) > 10
         assert {line for line in cited if "LP-0001" in line}  # the first fold is still there
         for line in cited:
-            messages = manager.restore("s", cited=line)
-            assert messages
-            held = json.dumps(messages)
+            found = manager.recall("s", cite=line)
+            assert found
+            held = json.dumps([one.message for one in found])
             names = set(re.findall(r"LP-\d{4}|g-\d{3}a|lamp_\d+\.py|W-\d{4}", line))
             assert {name for name in names if name not in held} == set()
 
@@ -309,8 +309,8 @@ def test_a_citation_leads_to_the_message_and_not_to_its_summary(tmp_path: Path) 
         mine = list(manager.manual_compact("s", talk(12)))
         last = manager.session("s").folds[0].range[1]
         manager.manual_compact("s", [*mine, *talk(12, first=50)])
-        (message,) = manager.restore("s", cited=f"[#{last}]")
-        assert talk(12)[last]["content"] == message["content"]
+        (found,) = manager.recall("s", cite=f"[#{last}]")
+        assert (last, 1, talk(12)[last]) == (found.position, found.step, found.message)
 
 
 @pytest.mark.spec("S06")
@@ -319,11 +319,11 @@ def test_a_citation_of_nothing(tmp_path: Path) -> None:
     with Bench("lamps", store=tmp_path).manager as manager:
         manager.manual_compact("s", talk(12))
         assert ["Fill lamp LP-0001 with oil. You must never light it before 1 pm."] == [
-            message["content"] for message in manager.restore("s", cited="as said [#4]")
+            found.message["content"] for found in manager.recall("s", cite="as said [#4]")
         ]
-        assert [] == manager.restore("s", cited="[#4711]")
+        assert [] == manager.recall("s", cite="[#4711]")
         with pytest.raises(ArchiveError, match=r"no citation in the 7 characters given"):
-            manager.restore("s", cited="nothing")
+            manager.recall("s", cite="nothing")
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         yield failed(error, "none")
         raise
     room = fitted.room
-    if not fitted.below_trigger and "cannot_fit" not in session.warned:
+    if not (fitted.below_trigger or job.squeeze or "cannot_fit" in session.warned):
         session.warned.add("cannot_fit")
         yield cannot_fit(history, fitted)
 

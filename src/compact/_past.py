@@ -32,6 +32,8 @@ class Forgotten:
 
     def __str__(self) -> str:
         whose = "a session without a name" if self.session_id is None else f"session {self.session_id!r}"
+        if not self.keys:
+            return f"{whose}: nothing was kept of it"
         return f"{whose}: {len(self.keys):,} objects deleted: {', '.join(key.rpartition('/')[2] for key in self.keys)}"
 
 

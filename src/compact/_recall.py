@@ -43,6 +43,8 @@ _SCHEMA = (
 _DAMAGE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _FILES = ("", "-wal", "-shm", "-journal")
 _LARGEST = 2**62
+_WAITED = 30.0
+"""Seconds that another process may take to write a step."""
 _IN_MEMORY = 8
 """Databases kept in memory at once; the one unused for longest is made anew when it is asked again."""
 
@@ -87,9 +89,6 @@ class Index:
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self._folder = Path(os.path.abspath(folder)) if folder is not None else None
-        given = Path(folder) if folder is not None else Path()
-        # What lies in a project may have been planted there: below the working directory every step is looked at.
-        self._trusted = Path.cwd() if self._folder and not given.is_absolute() else given.parent
         self._memory: dict[str, sqlite3.Connection] = {}
         self._lock = threading.RLock()
 
@@ -138,9 +137,10 @@ class Index:
                     with closing(self._open(path)) as db:
                         return work(db)
                 except sqlite3.Error as error:
-                    if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE:
+                    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF not in _DAMAGE:
                         break  # no room, no access, locked for long
-                    self._delete(path)
+                    with suppress(ArchiveError):
+                        self._delete(path)
                 except OSError:
                     break
         with self._lock:
@@ -156,12 +156,15 @@ class Index:
         return db
 
     def _open(self, path: Path) -> sqlite3.Connection:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for step in [*reversed(path.parent.parents), path.parent]:
+            if not step.exists():
+                step.mkdir(mode=0o700, exist_ok=True)
         # SQLite would make it readable for others; what it puts beside it takes the mode of this one.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
-        db = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+        db = sqlite3.connect(path, isolation_level=None, timeout=_WAITED)
         try:
-            db.execute("PRAGMA journal_mode=WAL")
+            with suppress(sqlite3.OperationalError):  # somebody else does the same right now
+                db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             return _prepared(db)
         except BaseException:
@@ -169,14 +172,13 @@ class Index:
             raise
 
     def _path(self, place: str) -> Path:
-        """The session's database, once nothing on the way to it is a symbolic link."""
+        """The session's database, once neither it nor its folder is a symbolic link that somebody planted."""
         assert self._folder is not None
         path = self._folder / f"{place}.sqlite3"
-        steps = [step for step in (self._folder, *self._folder.parents) if step.is_relative_to(self._trusted)]
-        for step in [*steps, *(Path(f"{path}{end}") for end in _FILES)]:
-            if step != self._trusted and step.is_symlink():
+        for one in [self._folder, *(Path(f"{path}{end}") for end in _FILES)]:
+            if one.is_symlink():
                 raise ArchiveError(
-                    f"The index of recalled messages was not opened: {step.name!r} is a symbolic link, and nothing of "
+                    f"The index of folded messages was not opened: {one.name!r} is a symbolic link, and nothing of "
                     "ours is one. Remove the link; the index is made anew from the archive."
                 )
         return path
@@ -187,30 +189,30 @@ class Index:
                 Path(f"{path}{end}").unlink(missing_ok=True)
         except OSError as error:
             raise ArchiveError(
-                f"The index of recalled messages could not be deleted ({error.strerror}). Give this process write "
+                f"The index of folded messages could not be deleted ({error.strerror}). Give this process write "
                 "access to its folder, or delete the folder."
             ) from error
 
 
 def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
     """A database with our tables in it."""
-    if (version := _version(db)) == _VERSION:
+    if _version(db) == _VERSION:
         return db
     with _transaction(db):
-        if (version := _version(db)) == 0:  # nobody else was faster
-            for statement in _SCHEMA:
-                try:
-                    db.execute(statement)
-                except sqlite3.OperationalError as error:
-                    if "fts5" not in str(error):
-                        raise
-                    raise CompactError(
-                        "recall needs SQLite with full-text search (FTS5), and the SQLite "
-                        f"{sqlite3.sqlite_version} of this Python was built without it. Use a Python from python.org, "
-                        "a Linux distribution, conda or uv."
-                    ) from error
-        elif version != _VERSION:
-            db.execute("SELECT an_index_of_another_version")  # damaged, to us
+        found = _version(db)  # again: somebody else may have been faster
+        if found not in (0, _VERSION):
+            raise sqlite3.DatabaseError(f"made by version {found}, not {_VERSION}")
+        for statement in _SCHEMA if found == 0 else ():
+            try:
+                db.execute(statement)
+            except sqlite3.OperationalError as error:
+                if "fts5" not in str(error):
+                    raise
+                raise CompactError(
+                    "recall needs SQLite with full-text search (FTS5), and the SQLite "
+                    f"{sqlite3.sqlite_version} of this Python was built without it. Use a Python from python.org, "
+                    "a Linux distribution, conda or uv."
+                ) from error
     return db
 
 
@@ -232,23 +234,21 @@ def _transaction(db: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[No
 
 def _sync(db: sqlite3.Connection, steps: Mapping[int, str], read: Reader) -> None:
     """Index the steps that are missing; begin anew when one is not what it was."""
-    if _other_past(db, steps):
+    known = _known(db)
+    if known.items() - steps.items():
         with _transaction(db):
-            if _other_past(db, steps):  # nobody else was faster
+            if _known(db).items() - steps.items():  # nobody else was faster
                 db.execute("DELETE FROM step")
                 db.execute("DELETE FROM message")
                 db.execute("INSERT INTO words(words) VALUES('delete-all')")
-    for step in sorted(steps.keys() - _known(db).keys()):
+        known = _known(db)
+    for step in sorted(steps.keys() - known.keys()):
         folded = read(step)  # may take its time, on a bucket: nobody is kept waiting
         rows = list(_rows(folded))
         with _transaction(db):
             if db.execute("SELECT 1 FROM step WHERE step=?", (step,)).fetchone() is None:
                 _insert(db, step, rows)
                 db.execute("INSERT INTO step VALUES(?,?)", (step, folded.sha256))
-
-
-def _other_past(db: sqlite3.Connection, steps: Mapping[int, str]) -> bool:
-    return any(steps.get(step) != sha256 for step, sha256 in _known(db).items())
 
 
 def _known(db: sqlite3.Connection) -> dict[int, str]:

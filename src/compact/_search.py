@@ -15,12 +15,14 @@ Rules:
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import accumulate, filterfalse
 from typing import NamedTuple
 
 __all__ = ["SELECT", "Hit", "Row", "bindable", "parts", "search", "snippet", "spaced"]
@@ -40,10 +42,11 @@ _READ_AT_MOST = 3_000_000
 """Messages of a tier, and their characters, that are compared."""
 _COMMON = 2_000
 """A word in this many messages, or in a third of them, finds nothing by itself."""
-_RAREST = 6
+_RANKED = 50
 _NEAR = 10
 _REACH = 160
-_PATIENCE = 0.2
+_PATIENCE = 0.025
+"""Seconds of looking inside words, which reads every message."""
 _SNIPPET = 300
 
 _WORD = re.compile(r"[^\W_]+")
@@ -77,11 +80,11 @@ def spaced(text: str) -> str:
 
 def parts(text: str) -> str:
     """What a text can also be read as: the words inside its identifiers, and those that an escape stands before."""
-    inner = filter(None, map(_cut, set(_IDENTIFIER.findall(text))))
+    inner = filter(None, map(_cut, filterfalse(str.islower, set(_IDENTIFIER.findall(text)))))
     return "\n".join([*inner, *_ESCAPED.findall(text)] if "\\" in text else inner)
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 13)
 def _cut(word: str) -> str:
     """An identifier as its words; nothing when it is one word."""
     cut = "" if word[1:].islower() else _HUMP.sub(" ", word)
@@ -104,10 +107,10 @@ def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
     if not words or limit < 1:
         return []
     best: dict[str, Hit] = {}
-    for tier, rows in _tiers(db, typed, words):
-        hits = [_hit(tier, row, words, typed) for row in rows if row[4] not in best]
-        if tier != ANY:  # those come in their order
-            hits.sort(key=lambda hit: (hit.score, hit.row[1], hit.row[2]), reverse=True)
+    for tier, rows, weights in _tiers(db, typed, words):
+        hits = [_hit(tier, row, words, typed, weights) for row in rows if row[4] not in best]
+        # Of any words, equals stay in the order they came in: that of the search engine.
+        hits.sort(key=lambda hit: (hit.score, *hit.row[1:3]) if not weights else hit.score, reverse=True)
         for hit in hits:
             best.setdefault(hit.row[4], hit)
         if len(best) >= limit or (best and tier <= ALL):
@@ -115,21 +118,26 @@ def search(db: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
     return list(best.values())[:limit]
 
 
-def _tiers(db: sqlite3.Connection, typed: str, words: Sequence[str]) -> Iterator[tuple[int, Iterable[Row]]]:
+_Weights = Mapping[str, float]
+"""What each word says about the message it is in: the rarer, the more."""
+
+
+def _tiers(db: sqlite3.Connection, typed: str, words: Sequence[str]) -> Iterator[tuple[int, Iterable[Row], _Weights]]:
     chunks = [chunk for chunk in dict.fromkeys(typed.split()) if _WORD.search(chunk)][:_MOST_WORDS]
-    yield IN_A_ROW, _newest(db, _either(typed))
-    if len(chunks) > 1:
-        yield CLOSE, _newest(db, f"NEAR({' '.join(map(_quoted, chunks))}, {_NEAR})")
-        yield ALL, _newest(db, " AND ".join(map(_either, chunks)))
+    every = " AND ".join(map(_either, chunks))
+    if len(chunks) == 1 or _count(db, every, 1):  # else no row of them can be there, and looking for one takes longer
+        yield IN_A_ROW, _newest(db, _either(typed)), {}
+        if len(chunks) > 1:
+            yield CLOSE, _newest(db, f"NEAR({' '.join(map(_quoted, chunks))}, {_NEAR})"), {}
+            yield ALL, _newest(db, every), {}
     if len(words) > 1:
-        yield ALL, _newest(db, " AND ".join(map(_quoted, words)))
         rare, common = _by_rarity(db, words)
         if rare:
-            yield ALL, _newest(db, " AND ".join(rare))
-            yield ANY, _ranked(db, " OR ".join(rare[:_RAREST]))
+            yield ALL, _newest(db, " AND ".join(map(_quoted, rare))), {}
+            yield ANY, _bounded(db, "rank, rowid DESC", " OR ".join(map(_quoted, rare)), _RANKED), rare
         elif common:
-            yield ANY, _newest(db, " OR ".join(common))
-    yield INSIDE, _inside(db, words)
+            yield ANY, _newest(db, " OR ".join(map(_quoted, common))), {}
+    yield INSIDE, _inside(db, words), {}
 
 
 def _either(text: str) -> str:
@@ -142,28 +150,31 @@ def _quoted(text: str) -> str:
     return '"' + spaced(text).replace('"', '""') + '"'
 
 
-def _by_rarity(db: sqlite3.Connection, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words that are in few messages, rarest first, and those that are in many."""
+def _by_rarity(db: sqlite3.Connection, words: Sequence[str]) -> tuple[_Weights, list[str]]:
+    """The words that are in few messages, as many as are in few together, and those that are in many."""
     (total,) = db.execute("SELECT max(id) FROM message").fetchone()
     many = max(20, min(_COMMON, (total or 0) // 3))
-    count = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
-    counts = {word: db.execute(count, (word, many)).fetchone()[0] for word in map(_quoted, words)}
-    rare = sorted((word for word, n in counts.items() if 0 < n < many), key=counts.__getitem__)
-    return rare, [word for word, n in counts.items() if n >= many]
+    counts = {word: _count(db, _quoted(word), many) for word in words}
+    found = sorted((word for word in words if counts[word]), key=counts.__getitem__)
+    together = accumulate(counts[word] for word in found)
+    rare = [word for word, sum_ in zip(found, together, strict=True) if counts[word] < many and sum_ < 2 * many]
+    return {word: math.log(1 + many / counts[word]) for word in rare}, [w for w in found if counts[w] >= many]
+
+
+def _count(db: sqlite3.Connection, match: str, most: int) -> int:
+    """How many messages match; the counting ends at `most`."""
+    sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+    return int(db.execute(sql, (match, most)).fetchone()[0])
 
 
 def _newest(db: sqlite3.Connection, match: str) -> Iterator[Row]:
-    sql = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
-    return _bounded(db, sql, match)
+    return _bounded(db, "rowid DESC", match, _LOOKED_AT)
 
 
-def _ranked(db: sqlite3.Connection, match: str) -> Iterator[Row]:
-    return _bounded(db, "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank, rowid DESC LIMIT ?", match)
-
-
-def _bounded(db: sqlite3.Connection, sql: str, match: str) -> Iterator[Row]:
+def _bounded(db: sqlite3.Connection, order: str, match: str, limit: int) -> Iterator[Row]:
     read = 0
-    for number in db.execute(sql, (match, _LOOKED_AT)).fetchall():
+    sql = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY {order} LIMIT ?"  # noqa: S608 - one of two constants
+    for number in db.execute(sql, (match, limit)).fetchall():
         row: Row = db.execute(f"{SELECT} WHERE id=?", number).fetchone()
         yield row
         read += len(row[4])
@@ -184,8 +195,11 @@ def _inside(db: sqlite3.Connection, words: Sequence[str]) -> Iterator[Row]:
         db.set_progress_handler(None, 0)
 
 
-def _hit(tier: int, row: Row, words: Sequence[str], typed: str) -> Hit:
+def _hit(tier: int, row: Row, words: Sequence[str], typed: str, weights: _Weights) -> Hit:
     close, at = _closeness(row[4], words, typed)
+    if weights:
+        low = row[4].lower()
+        close = sum(weight for word, weight in weights.items() if word in low)
     return Hit(tier + close / (1 + close), at, row)
 
 

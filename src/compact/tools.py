@@ -49,6 +49,7 @@ _FEWEST = 400
 """Characters of a long message that are shown at least."""
 _SAID_AT_THE_END = 600
 _SMALLEST = 2_000
+_MOST_SPANS = 50
 
 
 def recall_tool(manager: CompactManager, session_id: str, *, limit: int = 5, max_chars: int = 8_000) -> RecallTool:
@@ -114,7 +115,7 @@ class RecallTool:
         return f"Nothing to look up was given. {_HOW}"
 
     def _cited(self, cite: str, offset: int) -> str:
-        spans = [sorted((int(first), int(last or first))) for first, last in _SPAN.findall(cite)]
+        spans = [sorted((int(first), int(last or first))) for first, last in _SPAN.findall(cite)[:_MOST_SPANS]]
         if not spans:
             return f"No position was found in what was sent as cite. {_HOW}"
         named = ", ".join(f"#{first}" if first == last else f"#{first}-{last}" for first, last in spans)

@@ -75,7 +75,7 @@ def prune(
     """
     with _manager(config, path) as manager:
         pruned = manager.prune(_age(older_than), dry_run=dry_run)
-        kept = len(manager.sessions()) - (len(pruned) if dry_run else 0)
+        kept = len(manager.sessions()) - sum(one.session_id is not None for one in pruned if dry_run)
     for forgotten in pruned:
         typer.echo(str(forgotten).replace(" deleted:", " would be deleted:") if dry_run else str(forgotten))
     verb = "would be deleted" if dry_run else "deleted"

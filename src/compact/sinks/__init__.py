@@ -85,7 +85,7 @@ def _plain(value: Any, above: frozenset[int]) -> Any:
     if id(value) in above:
         return f"<{type(value).__name__} inside itself>"
     if len(above) >= _DEEPEST:
-        return f"<{type(value).__name__} nested deeper than {_DEEPEST}>"
+        return _deep(value)
     inside = above | {id(value)}
     try:
         if isinstance(value, Mapping):
@@ -96,6 +96,14 @@ def _plain(value: Any, above: frozenset[int]) -> Any:
     except Exception:
         # A container that cannot be walked is still worth a line.
         return _described(value)
+
+
+def _deep(value: Any) -> str:
+    """What lies too deep to be walked, as JSON in a text: nothing is lost, and a redactor can read it."""
+    try:
+        return json.dumps(value, default=_described)
+    except Exception:
+        return f"<{type(value).__name__} nested deeper than {_DEEPEST}>"
 
 
 def _key(key: Any) -> str:

@@ -32,16 +32,15 @@ from ..errors import ArchiveError
 from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
 
 if sys.platform == "win32":
-    _HOLD = _HOLD_NOW = 0
 
-    def _flock(file: int, how: int) -> None:
+    def _lock(file: int) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 else:
-    from fcntl import LOCK_EX as _HOLD
-    from fcntl import LOCK_NB
-    from fcntl import flock as _flock
+    from fcntl import LOCK_EX, LOCK_NB, flock
 
-    _HOLD_NOW = _HOLD | LOCK_NB
+    def _lock(file: int) -> None:
+        flock(file, LOCK_EX | LOCK_NB)
+
 
 __all__ = ["Disk", "FileStore"]
 
@@ -55,6 +54,8 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 _TEMPORARY = ".tmp"
 _STRAY_AFTER = 3600.0
 """Seconds until a temporary file counts as left behind, where there are no locks to tell."""
+_PATIENCE = 0.5
+"""Seconds to wait for a lock that others hold for milliseconds."""
 _TRIES = 100
 """How often a folder may vanish under a writer before it gives up."""
 _KNOWN_FOLDERS = 1000
@@ -86,7 +87,7 @@ class Disk:
     close: Callable[[int], None] = os.close
     link: Callable[[Path, Path], None] = os.link
     replace: Callable[[Path, Path], None] = os.replace
-    lock: Callable[[int, int], None] = _flock
+    lock: Callable[[int], None] = _lock
 
 
 _REAL_DISK = Disk()
@@ -143,8 +144,9 @@ class FileStore:
             def add() -> None:
                 file = self._disk.open(path, _END, _FILE_MODE)
                 try:
-                    # Nobody else may add between the look at the last line and the write.
-                    self._hold(file, _HOLD)
+                    # Nobody else should add between the look at the last line and the write. But a writer that was
+                    # interrupted before it could close keeps its lock, and must not stop the others for ever.
+                    self._hold(file, _PATIENCE)
                     size = os.lseek(file, 0, os.SEEK_END)
                     self._write(file, data if _ends_whole(file, size) else b"\n" + data)
                     self._disk.fsync(file)
@@ -239,15 +241,20 @@ class FileStore:
         if free is None and time.time() - os.stat(path).st_mtime > _STRAY_AFTER:
             os.unlink(path)
 
-    def _hold(self, file: int, how: int = _HOLD_NOW) -> bool | None:
+    def _hold(self, file: int, patience: float = 0.0) -> bool | None:
         """Whether the file is ours alone until it is closed; None where nobody can say."""
-        try:
-            self._disk.lock(file, how)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return None
-        return True
+        until = time.monotonic() + patience
+        while True:
+            try:
+                self._disk.lock(file)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    return False
+                time.sleep(0.002)
+            except OSError:
+                return None
+            else:
+                return True
 
     def _make_folder(self, folder: Path) -> None:
         """See that a folder is there, and on disk: what another process has only just made may not be."""
@@ -328,7 +335,7 @@ class FileStore:
             return
         folder = os.open(temporary.parent, os.O_RDONLY)
         try:
-            if not self._hold(folder, _HOLD):
+            if not self._hold(folder, _PATIENCE):
                 raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
             if os.path.lexists(target):
                 raise FileExistsError

@@ -169,7 +169,7 @@ class S3Store:
         follow: dict[str, str] = {}
         while True:
             page = self._patiently("list", prefix, partial(self._page, self._root + prefix, **follow))
-            found += [name[len(self._root) :] for name in _names(page)]
+            found += [name[len(self._root) :] for name, _ in _listed(page)]
             if not page["IsTruncated"]:
                 return sorted(filter(_is_key, found), key=natural_order)
             follow = {"ContinuationToken": page["NextContinuationToken"]}
@@ -184,7 +184,8 @@ class S3Store:
     def _look(self, at: dict[str, str]) -> Mapping[str, Any] | None:
         """What the service says of an object; None when there is none.
 
-        An object without our mark must be listed too: a web server that has a page for every address is no store.
+        An object without our mark must be listed too, with its size: a web server that has a page for every address is
+        no store.
         """
         client = self._client()
         try:
@@ -197,7 +198,9 @@ class S3Store:
                 # An answer to HEAD has no body and so no reason; the same question by GET has one.
                 client.get_object(**at, Range="bytes=0-0")["Body"].close()
             raise
-        if _MARK not in _metadata(found) and at["Key"] not in _names(self._page(at["Key"])):
+        if _MARK in _metadata(found):
+            return found
+        if "ETag" not in found or (at["Key"], found.get("ContentLength", 0)) not in _listed(self._page(at["Key"])):
             raise Again("the service shows an object that it does not list")
         return found
 
@@ -301,8 +304,9 @@ class S3Store:
             return self._own[1]
 
 
-def _names(page: Mapping[str, Any]) -> Keys:
-    return [one["Key"] for one in page.get("Contents", ())]
+def _listed(page: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The names and sizes on a page."""
+    return [(one["Key"], one["Size"]) for one in page.get("Contents", ())]
 
 
 def _metadata(found: Mapping[str, Any]) -> dict[str, str]:

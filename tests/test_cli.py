@@ -1,0 +1,161 @@
+"""The command line, run as users run it: in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import compact
+from compact import CompactConfig, CompactManager
+from compact.testing import ScriptedModel, chat
+
+ARCHIVE = Path(".compact/archive")
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """One command, in the test's folder."""
+    # A wide terminal, so that no message is broken over lines.
+    settings = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", **environment}
+    return subprocess.run(
+        [sys.executable, "-m", "compact", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **settings},
+    )
+
+
+def keep(*session_ids: str, days: int = 0, path: Path = ARCHIVE) -> None:
+    """Fold each session once, and make it look so many days old."""
+    config = CompactConfig(counter="chars", policy={"keep_recent_turns": 1}, storage={"path": str(path)})
+    with CompactManager(config, summarizer=ScriptedModel("the lamps")) as manager:
+        for session_id in session_ids:
+            before = set(path.glob("*/*"))
+            manager.manual_compact(session_id, chat("s" + "ua" * 6))
+            (written,) = {file.parent for file in set(path.glob("*/summary-*")) - before}
+            for file in (*written.glob("summary-*"), *written.glob("events.jsonl")):
+                lines = [json.loads(line) for line in file.read_text().splitlines()]
+                aged = [line | {"time": line["time"] - days * 86_400} for line in lines]
+                file.write_text("\n".join(json.dumps(line) for line in aged))
+
+
+def folders(path: Path = ARCHIVE) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def test_prune_deletes_what_is_old_and_says_so() -> None:
+    """Each session with its files on a line, then the sum; the younger one stays."""
+    keep("old", "x" * 300, days=40)
+    keep("token ghp_" + "a1" * 18, days=40)
+    keep("young", days=2)
+    before = {path: path.read_bytes() for path in ARCHIVE.rglob("*") if path.is_file()}
+    dry = run("prune", "--older-than", "30d", "--dry-run")
+    assert (0, "") == (dry.returncode, dry.stderr)
+    assert before == {path: path.read_bytes() for path in ARCHIVE.rglob("*") if path.is_file()}
+    assert "session 'old': 3 objects would be deleted: " in dry.stdout
+    assert "3 sessions with 11 objects would be deleted, 1 sessions stay" == dry.stdout.splitlines()[-1]
+
+    done = run("prune", "--older-than", "30d")
+    assert (0, "") == (done.returncode, done.stderr)
+    *said, total = done.stdout.splitlines()
+    names = "events.jsonl, summary-001.json, transcript-pre-compact-001.jsonl"
+    assert f"session 'old': 3 objects deleted: {names}" in said
+    assert "session 'token <REDACTED>': 4 objects deleted: " in done.stdout
+    assert f"session '{'x' * 300}': 4 objects deleted: " in done.stdout
+    assert (3, "3 sessions with 11 objects deleted, 1 sessions stay") == (len(said), total)
+    assert ["young"] == folders()
+    again = run("prune", "--older-than", "30d")
+    assert (0, "0 sessions with 0 objects deleted, 1 sessions stay\n") == (again.returncode, again.stdout)
+
+
+def test_prune_of_another_archive(tmp_path: Path) -> None:
+    """`--path` names a folder, `--config` a file; a session that tells no name is counted and deleted as well."""
+    keep("here", days=9)
+    keep("y" * 300, days=9, path=tmp_path / "there")
+    for name in (tmp_path / "there").glob("*/session.json"):
+        name.unlink()
+    dry = run("prune", "--older-than", "1w", "--path", "there", "--dry-run")
+    assert "1 sessions with 3 objects would be deleted, 0 sessions stay" == dry.stdout.splitlines()[-1]
+    Path("mine.yaml").write_text("storage: {path: there}\n")
+    done = run("prune", "--older-than", "1w", "--config", "mine.yaml")
+    assert "a session without a name: 3 objects deleted" in done.stdout
+    assert (["here"], []) == (folders(), folders(tmp_path / "there"))
+
+
+@pytest.mark.parametrize("age", ["30", "0d", "-1d", "30y", "1d2h"])
+def test_an_age_that_is_none(age: str) -> None:
+    """Told what an age looks like, with exit code 2; nothing is deleted."""
+    keep("old", days=400)
+    done = run("prune", "--older-than", age)
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "such as 30d" in done.stderr or "--older-than" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert ["old"] == folders()
+
+
+def test_no_age_at_all() -> None:
+    """It must be given: there is no age that suits everybody."""
+    done = run("prune")
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "--older-than" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("storage: {adapter: none}", "storage.adapter is 'none'"), ("storage: {adapter: tape}", "storage.adapter")],
+)
+def test_what_cannot_be_done_is_one_sentence(text: str, said: str) -> None:
+    """Exit code 1, a sentence on stderr, no traceback."""
+    Path("compact.yaml").write_text(text)
+    done = run("prune", "--older-than", "30d")
+    assert (1, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith("compact: ")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_config_file() -> None:
+    """It is named."""
+    done = run("prune", "--older-than", "30d", "--config", "nowhere.yaml")
+    assert 1 == done.returncode
+    assert "nowhere.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_commands_and_options() -> None:
+    """`--help` of the program and of each command; without a command the help is shown."""
+    shown = run("--help")
+    assert 0 == shown.returncode
+    assert {"prune", "mcp"} <= set(shown.stdout.replace("│", " ").split())
+    prune = run("prune", "--help")
+    assert 0 == prune.returncode
+    assert [] == [
+        name for name in ("--older-than", "--dry-run", "--config", "--path", "30d") if name not in prune.stdout
+    ]
+    nothing = run()
+    assert "prune" in nothing.stdout + nothing.stderr
+    unknown = run("fold")
+    assert (2, True) == (unknown.returncode, "fold" in unknown.stderr)
+
+
+def test_the_installed_command_is_the_same() -> None:
+    """`compact` is what `python -m compact` is."""
+    command = Path(sys.executable).with_name("compact")
+    if not command.exists():
+        pytest.skip("the package is not installed with its script")
+    done = subprocess.run([command, "prune", "--older-than", "x"], capture_output=True, text=True, check=False)
+    assert 2 == done.returncode
+
+
+def test_importing_the_library_loads_no_command_line() -> None:
+    """The core stays light: typer and rich are the command line's alone."""
+    code = "import sys, compact; print(sorted({'typer', 'rich', 'click'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "[]\n" == done.stdout
+    assert compact.__version__
