@@ -6,14 +6,17 @@ import asyncio
 import copy
 import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compact import Ask, CompactConfig, CompactError, CompactManager
+from compact._rooms import HOT_SESSIONS
 from compact.errors import ContentFilter, ManagerClosed, ModelUnavailable, SummaryTimeout, TokenLimitExceeded
+from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat
 
 SCRIPTS: dict[str, tuple[Any, ...]] = {
@@ -305,3 +308,44 @@ def test_closed() -> None:
     for call in (manager.apreflight, manager.amanual_compact):
         with pytest.raises(ManagerClosed):
             asyncio.run(call("s", chat("ua")))
+
+
+class Watched(FileStore):
+    """A store that notes which threads came to it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.threads: dict[str, set[int]] = {}
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = True) -> None:
+        self.threads.setdefault("put", set()).add(threading.get_ident())
+        super().put(key, data, if_absent=if_absent)
+
+    def append(self, key: str, lines: Iterable[bytes]) -> None:
+        self.threads.setdefault("append", set()).add(threading.get_ident())
+        super().append(key, lines)
+
+
+def test_a_store_is_never_used_on_the_loop(tmp_path: Path) -> None:
+    """Neither by folds, nor when many events are held, nor when sessions give way."""
+    store = Watched(tmp_path / "archive")
+    config = CompactConfig(max_context_tokens=1500, policy={"hard_cap_buffer": 100})
+    manager = CompactManager(config, store=store)
+
+    async def host() -> int:
+        messages = await manager.apreflight("s", chat("s" + "ua" * 40))
+        written = len(store.list("s/"))
+        for _ in range(200):
+            messages = await manager.apreflight("s", messages)
+        await manager.apreflight("t", chat("s" + "ua" * 40))
+        await manager.apreflight("t", chat("s" + "ua" * 40))
+        for number in range(HOT_SESSIONS + 1):
+            await manager.apreflight(f"n{number}", chat("su"))
+        assert threading.get_ident() not in set().union(*store.threads.values())
+        return written
+
+    assert 3 == asyncio.run(host())
+    lines = (tmp_path / "archive" / "s" / "events.jsonl").read_text("utf-8").splitlines()
+    assert len(lines) > 300, "events were written while nothing folded"
+    last = (tmp_path / "archive" / "t" / "events.jsonl").read_text("utf-8").splitlines()[-1]
+    assert "trigger_decision" in last, "a session that gave way wrote what it held"

@@ -37,7 +37,7 @@ class Journal:
         self._sinks = sinks
 
     def emit(self, room: Room, effect: Emit) -> None:
-        """Send an event to every sink, and hold it for the archive."""
+        """Send an event to every sink, and hold it for the archive. Writes nothing: it is called on event loops."""
         if self._archive is None and not self._sinks and effect.name != "compact.warning":
             return  # warnings also go to the log
         session = room.session
@@ -46,9 +46,13 @@ class Journal:
             room.events.append(event)
             if not session.step:
                 del room.events[:-EVENTS_HELD]
-            elif len(room.events) >= (EVENTS_HELD if self._archive.appends else EVENTS_HELD_APART):
-                self.write_events(room)
         self._sinks(event)
+
+    def overdue(self, room: Room) -> bool:
+        """Whether so many events are held that they should be written out, fold or no fold."""
+        if self._archive is None or not room.session.step:
+            return False
+        return len(room.events) >= (EVENTS_HELD if self._archive.appends else EVENTS_HELD_APART)
 
     def save_transcript(self, room: Room, raws: Sequence[Any]) -> int:
         """Keep the messages before a fold; the step they were stored as."""

@@ -327,6 +327,8 @@ class CompactManager(Keeper):
         return self._desk.open(self._config, room, *what)
 
     def _run(self, call: Call) -> Any:
+        if self._journal.overdue(call.room):
+            self._journal.write_events(call.room)
         try:
             outcome = drive(
                 flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
@@ -343,6 +345,8 @@ class CompactManager(Keeper):
 
         from ._drivers_async import adrive
 
+        if self._journal.overdue(call.room):
+            await asyncio.to_thread(self._journal.write_events, call.room)
         try:
             outcome = await adrive(
                 flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary

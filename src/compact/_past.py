@@ -5,7 +5,7 @@ Owns: `Past`: restoring, undoing, finding again, forgetting. Must never: hold a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,9 +150,10 @@ class Past:
         return pruned
 
     def _forget(self, place: str, session_id: str | None) -> Forgotten:
-        self._index.forget(place)
+        keys = tuple(self._archive.delete(place))
+        self._index.forget(place)  # last: a search under way would make it anew from what is being deleted
         self._hashes.pop(place, None)
-        return Forgotten(session_id, tuple(self._archive.delete(place)))
+        return Forgotten(session_id, keys)
 
     # -- the parts ---------------------------------------------------------------------------------------------------
 
@@ -183,19 +184,24 @@ class Past:
     def _steps(self, place: str) -> Mapping[int, str]:
         """The folds of a session, each with the hash of its transcript."""
         known = self._hashes.setdefault(place, {})
-        steps = self._archive.contents(place).summaries
-        for step in steps:
-            if step not in known:
-                known[step] = self._archive.fold(place, step)["links"]["transcript"]
-        return {step: known[step] for step in steps}
+        return _Hashes(self._archive.contents(place).summaries, known, lambda step: self._transcript_hash(place, step))
+
+    def _transcript_hash(self, place: str, step: int) -> str:
+        return str(self._archive.fold(place, step)["links"]["transcript"])
 
     def _folded(self, place: str, step: int) -> Folded:
-        """What a fold took out of the context, without the summaries it took along."""
-        record, transcript = self._archive.fold(place, step), self._transcript(place, step)
-        gone = set(record["gone"]) - set(record["earlier_summaries"])
-        positions = record["positions"]
-        originals = tuple((positions[line], transcript[line]) for line in sorted(gone) if line < len(transcript))
-        return Folded(step, record["links"]["transcript"], originals)
+        """What a fold took out of the context, without the summaries it took along; nothing where it is damaged."""
+        try:
+            record, transcript = self._archive.fold(place, step), self._transcript(place, step)
+            gone = set(record["gone"]) - set(record["earlier_summaries"])
+            positions = record["positions"]
+            originals = tuple((positions[line], transcript[line]) for line in sorted(gone) if line < len(transcript))
+            return Folded(step, record["links"]["transcript"], originals)
+        except KeyMissing:
+            raise
+        except (ArchiveError, KeyError, TypeError, IndexError) as error:
+            self._complain(f"step {step} cannot be searched: {type(error).__name__}: {error}")
+            return Folded(step, "damaged", ())
 
     def _check_begins(self, messages: Sequence[Any], expected: Sequence[Any], what: str, verb: str) -> None:
         """A host's list must begin with one that the archive knows, or nothing can be exchanged in it."""
@@ -205,6 +211,28 @@ class Past:
                     f"the list of {len(messages):,} messages is not {what}, which has {len(expected):,}: they differ "
                     f"from message {number} on. Pass the list as it went out, or call {verb}() without one."
                 )
+
+
+class _Hashes(Mapping[int, str]):
+    """Steps with the hashes of their transcripts, which are read when they are asked for and then known."""
+
+    def __init__(self, steps: Sequence[int], known: dict[int, str], read: Callable[[int], str]) -> None:
+        self._steps = dict.fromkeys(steps)
+        self._known = known
+        self._read = read
+
+    def __getitem__(self, step: int) -> str:
+        if step not in self._steps:
+            raise KeyError(step)
+        if step not in self._known:
+            self._known[step] = self._read(step)
+        return self._known[step]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
 
 
 def _spans(cite: str) -> list[tuple[int, int]]:

@@ -58,7 +58,8 @@ class Rooms:
             finally:
                 room.turnstile.leave()
         finally:
-            self._left(room)
+            for idle in self._left(room):
+                self._see_off(idle)
 
     @asynccontextmanager
     async def aturn(self, session_id: str) -> AsyncIterator[Room]:
@@ -68,12 +69,17 @@ class Rooms:
             async with room.turnstile.aturn():
                 yield room
         finally:
-            self._left(room)
+            if leaving := self._left(room):
+                import asyncio  # here, because only async hosts need it
+
+                # Seeing off may write: the loop has better things to do.
+                await asyncio.gather(*(asyncio.to_thread(self._see_off, idle) for idle in leaving))
 
     def look(self, session_id: str) -> Room:
         """The session's room from outside, without waiting and without taking it in."""
         room = self._room(session_id, keep=False)
-        self._left(room)
+        for idle in self._left(room):
+            self._see_off(idle)
         return room
 
     def folding(self) -> bool:
@@ -115,14 +121,14 @@ class Rooms:
             room.users += 1
             return room
 
-    def _left(self, room: Room) -> None:
+    def _left(self, room: Room) -> list[Room]:
+        """Somebody went out; returns who gives way now."""
         with self._mutex:
             room.users -= 1
             if len(self._rooms) <= HOT_SESSIONS:
-                return
+                return []
             oldest = list(self._rooms.items())[: len(self._rooms) - HOT_SESSIONS]
             leaving = [(session_id, idle) for session_id, idle in oldest if idle.users == 0]
             for session_id, _ in leaving:
                 del self._rooms[session_id]
-        for _, idle in leaving:
-            self._see_off(idle)
+        return [idle for _, idle in leaving]

@@ -92,7 +92,7 @@ class Disk:
 
 _REAL_DISK = Disk()
 
-T = TypeVar("T")
+_Result = TypeVar("_Result")
 
 
 class FileStore:
@@ -275,7 +275,7 @@ class FileStore:
             self._durable.clear()
         self._durable.add(folder)
 
-    def _in_folder(self, folder: Path, write: Callable[[], T]) -> T:
+    def _in_folder(self, folder: Path, write: Callable[[], _Result]) -> _Result:
         """Write into a folder, and again when it vanished in between."""
         for _ in range(_TRIES - 1):
             with suppress(FileNotFoundError):
