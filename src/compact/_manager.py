@@ -34,7 +34,7 @@ from ._meter import reported_input
 from ._past import Past
 from ._plan import Plan
 from ._recall import Index
-from ._redact import Redactor
+from ._redact import Redactor, held_secrets
 from ._rooms import Room, Rooms
 from ._session import FoldRecord, Session
 from ._trigger import Counters, Decision, Lines
@@ -85,7 +85,7 @@ class CompactManager(Keeper):
         self._summarizer = summarizer or summarizer_for(self._config.summary)
         """None when the built-in summarizer is to write."""
         redaction, storage = self._config.redaction, self._config.storage
-        redactor = Redactor(redaction.enabled, redaction.patterns)
+        redactor = Redactor(redaction.enabled, redaction.patterns, held_secrets(os.environ))
         opened = open_store(storage) if store == "configured" else store
         adapter = storage.adapter if store == "configured" else type(opened).__name__
         archive = Archive(opened, redactor, adapter) if opened is not None else None

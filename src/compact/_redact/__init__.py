@@ -1,0 +1,72 @@
+"""Secrets out of anything that leaves the process.
+
+Owns: the redactor, which joins what is known by value, by vendor, by frame and by name with the patterns of the user.
+Must never: change its input, do I/O, let a pattern run over more than a slice, or hand back what it failed on.
+
+Rules:
+- Text is redacted by what it holds: values the process itself holds, known token formats, private keys, passwords in
+  addresses, credentials in headers and commands, and what is assigned to a telling name. The name stays, the value
+  goes: `api_key=<REDACTED>`.
+- A value in a mapping is also redacted by its key. Counts such as `max_tokens` are no secrets, nor are references,
+  placeholders and type names, nor the ids of calls and messages that providers hand out.
+- Redacting twice is redacting once. What holds no secret is returned as the very object that came in.
+- A text that is valid JSON stays so.
+- Literals decide first: a pattern runs only on text that holds a literal without which it cannot match.
+- Whatever fails inside, the value is withheld whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from ._guard import Patterns
+from ._held import Held, held_secrets
+from ._slices import LARGEST, in_slices
+from ._texts import without_secrets
+from ._values import REDACTED
+from ._walk import Walk
+
+__all__ = ["LARGEST", "REDACTED", "Redactor", "held_secrets", "redact"]
+
+
+class Redactor:
+    """Replaces secrets by `<REDACTED>`.
+
+    `patterns` are regular expressions of yours; all that one matches goes. `secrets` are values that you hold: they go
+    wherever they stand, whatever is around them (see `held_secrets`).
+    """
+
+    __slots__ = ("_held", "_patterns", "enabled")
+
+    def __init__(self, enabled: bool = True, patterns: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
+        self.enabled = enabled
+        self._patterns = Patterns(patterns)
+        self._held = Held(secrets)
+
+    def redact(self, value: Any) -> Any:
+        """The value without its secrets; the same object when it holds none. The input is never changed."""
+        if not self.enabled:
+            return value
+        try:
+            return Walk(self._text).clean(value)
+        except RecursionError:
+            return REDACTED
+
+    def _text(self, text: str) -> str:
+        redacted = in_slices(text, self._held.clean) if self._held else text
+        redacted = without_secrets(redacted)
+        return self._patterns.clean(redacted) if self._patterns else redacted
+
+
+def redact(value: Any) -> Any:
+    """Any string or JSON-like value without its secrets, by the built-in rules and by the process's own environment."""
+    return _of_environment(tuple(os.environ.items())).redact(value)
+
+
+@lru_cache(maxsize=4)
+def _of_environment(items: tuple[tuple[str, str], ...]) -> Redactor:
+    """The redactor for an environment, made anew only when that has changed."""
+    return Redactor(secrets=held_secrets(dict(items)))

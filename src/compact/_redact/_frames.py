@@ -1,0 +1,141 @@
+"""The frames that give a secret away: data, no machinery.
+
+Owns: commands, headers, SQL, signed addresses and files of passwords, each with the literals without which it cannot
+match and the part of it that goes.
+Must never: hold a pattern that runs over a line's end, except where a format demands it, or one without a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ._values import cookie_is_secret, harmless, looks_chosen, looks_random
+
+__all__ = ["FRAMES", "Frame"]
+
+
+def _any(value: str) -> bool:
+    return not harmless(value) and not value.isspace()
+
+
+def _no_number(value: str) -> bool:
+    return _any(value) and not value.isdigit()
+
+
+def _random(value: str) -> bool:
+    return looks_random(value, 16) and not harmless(value)
+
+
+def _credentials(value: str) -> bool:
+    return looks_random(value, 8) and not harmless(value)
+
+
+class Frame(NamedTuple):
+    """A pattern with a group `value` (or `bare`), the literals one of which it needs, and what a value must be."""
+
+    literals: tuple[str, ...]
+    """In lower case."""
+    pattern: str
+    is_secret: Callable[[str], bool] = _any
+
+
+# An argument of a command, quoted or not: the look-behinds tell which quote opened it.
+_ARGUMENT = (
+    r"\\{0,3}[\"']?(?P<value>(?<=')[^'\n\\]{1,256}|(?<=\")[^\"\n\\]{1,256}"
+    r"|[^\s\"'\\|;&<>,\])$-][^\s\"'\\|;&<>,\])]{0,256})"
+)
+_LITERAL = r"\\{0,3}[\"'](?P<value>(?<=')(?:[^'\n\\\"]|''){1,256}|(?<=\")[^\"\n\\]{1,256})"
+_MORE = r"[^\n|;]{0,160}?[\s\"']"
+_USER = r"[^\s:\"'\\]{1,64}:"
+
+
+def _command(literals: str, command: str, flag: str, is_secret: Callable[[str], bool] = _any) -> Frame:
+    """A command and the flag behind which it takes a password."""
+    return Frame(tuple(literals.split()), rf"\b(?:{command})\b{_MORE}{flag}{_ARGUMENT}", is_secret)
+
+
+FRAMES: tuple[Frame, ...] = (
+    # headers
+    Frame(("bearer",), r"[Bb](?i:earer)[ \t]{1,4}(?P<value>[A-Za-z0-9._~+/=-]{8,4096})", _credentials),
+    Frame(
+        ("cookie",),
+        r"[Cc](?i:ookie2?):[ \t]{0,4}(?P<value>[^\s=\"'\\;<>]{1,128}=[^\r\n\"'\\]{1,8192})",
+        cookie_is_secret,
+    ),
+    Frame((" -b ", "--cookie"), rf"[ \"'](?:-b|--cookie)[ =]{_ARGUMENT}", cookie_is_secret),
+    # commands that take a password without saying so
+    Frame(
+        ("curl",),
+        rf"\bcurl\b{_MORE}(?:-u|--user|--proxy-user|-U)[ =]?"
+        rf"(?:\\{{0,3}}[\"']{_USER}(?P<value>[^\"'\n\\]{{1,256}})|{_USER}(?P<bare>[^\s\"'\\]{{1,256}}))",
+        _no_number,
+    ),
+    Frame(
+        ("--user",),
+        rf"--(?:proxy-)?user(?:[ =]|\\?\", ?\\?\")\\{{0,3}}[\"']?{_USER}(?P<value>[^\s\"'\\]{{1,256}})",
+        _no_number,
+    ),
+    _command("mysql mariadb", "mysql[a-z]*|mariadb[a-z-]*", "-p"),
+    Frame(
+        ("mysql", "mariadb"),
+        r"(?:mysql|mariadb)[a-z]{0,16}\\{0,7}[\"'],[^\]]{0,240}?[\"']-p(?P<value>[^\s\"'\\]{1,128})",
+        looks_chosen,
+    ),
+    Frame((" -p",), rf"(?:-u|-U|--user(?:name)?)[ =]?\S{{1,64}} -p(?:[ =]|ass(?:word)?[ =])?{_ARGUMENT}", looks_chosen),
+    Frame(
+        ("auth=(", "auth(", "authenticate(", ".login("),
+        rf"(?:\bauth=\(|[Aa]uth(?:enticate)?\(|\.login\()[ ]?[\"'][^\s\"'\\]{{1,128}}[\"'],[ ]?{_LITERAL}",
+    ),
+    _command("sshpass", "sshpass", r"-p(?:[ =]|\\?\", ?)?"),
+    _command("login", r"(?:docker|podman|az|helm|buildah|skopeo|oc|cf|registry)\b[^\n|;]{0,40}\blogin", "-p[ =]"),
+    _command("redis-cli", "redis-cli", "(?:-a|--pass)[ =]"),
+    _command("mongo", "mongo[a-z]*", "-p[ =]?", looks_chosen),
+    _command("ldap", "ldap[a-z]+", "-w[ ]", looks_chosen),
+    _command(
+        "mosquitto_ ipmitool sqlcmd bcp", "mosquitto_pub|mosquitto_sub|ipmitool|sqlcmd|bcp", "-P[ ]", looks_chosen
+    ),
+    _command("zip", "zip|unzip", "-P[ ]?", looks_chosen),
+    _command("7z", "7z[a-z]?", "-p"),
+    Frame(("smbclient", "rpcclient"), r"-U[ ]?[\"']?[\w.\\-]{1,64}%(?P<value>[^\s\"']{1,128})"),
+    _command("openssl", "openssl", "-(?:k|K|pass)[ ](?!pass:|env:|file:|stdin)"),
+    Frame(("pass:",), r"-pass(?:in|out)?[ ]\\{0,3}[\"']?pass:(?P<value>[^\s\"'\\]{1,128})"),
+    Frame(("htpasswd",), rf"\bhtpasswd[ ]-[a-zA-Z]{{0,8}}b[a-zA-Z]{{0,8}}[ ]\S{{1,256}}[ ]\S{{1,64}}[ ]{_ARGUMENT}"),
+    Frame(("<<<",), rf"--(?:with-token|password-stdin)[ ]{{0,2}}<<<[ ]{{0,2}}{_ARGUMENT}"),
+    Frame(
+        ("-stdin", "chpasswd", "--with-token", "sudo -s"),
+        rf"\b(?:echo|printf)[ ](?:-[ne]{{1,2}}[ ]|[\"']?%s(?:\\n)?[\"']?[ ])?{_ARGUMENT}[\"']?[ ]{{0,4}}\|"
+        r"[^\n|]{0,80}(?:-stdin|chpasswd|--with-token|sudo -S)",
+    ),
+    Frame(
+        ("net use", "net user"),
+        rf"\bnet (?:use\b[^\n]{{0,80}}/user:\S{{1,64}}|user[ ]{{1,4}}\S{{1,64}})[ ]{{1,4}}(?!/){_ARGUMENT}",
+    ),
+    Frame(("wpa_passphrase",), rf"\bwpa_passphrase[ ]{{1,4}}\S{{1,64}}[ ]{{1,4}}{_ARGUMENT}"),
+    Frame(("/p:",), r"/u:\S{1,64}[^\n]{0,40} /p:(?P<value>[^\s\"']{1,128})"),
+    Frame(("securestring",), rf"[Cc](?i:onvertTo-SecureString)[ ](?:-String[ ])?{_LITERAL}"),
+    # SQL
+    Frame(
+        ("identified",),
+        r"[Ii](?i:dentified[ \t]{1,4}(?:with[ \t]{1,4}\S{1,40}[ \t]{1,4})?(?:by|as)[ \t]{1,4}(?:password[ \t]{1,4})?)"
+        + _LITERAL,
+    ),
+    Frame(("set password",), rf"[Ss](?i:et password\b[^=\n;]{{0,80}}=[ \t]{{0,4}}(?:password\()?){_LITERAL}"),
+    Frame(("password '", 'password "'), rf"[Pp](?i:assword)[ ]{_LITERAL}(?=[\"'][ \t]{{0,4}}(?:[;,)\n]|\Z|[A-Z]))"),
+    # signatures: whoever knows the whole address may open it
+    Frame(("sig=",), r"[?&;]sig=(?P<value>[A-Za-z0-9%+/=_-]{16,512})"),
+    Frame(("signature=",), r"[Ss](?i:ignature)=(?P<value>[A-Za-z0-9%+/=_~-]{32,512})", _random),
+    Frame(("key=", "code="), r"[?&](?:key|code)=(?P<value>[A-Za-z0-9%+/=_-]{20,256})(?![A-Za-z0-9])", _random),
+    # files of passwords: .pgpass, htpasswd and shadow, .netrc
+    Frame(
+        (":5432:", ":*:", ":3306:", ":1521:"),
+        r"(?m:(?:(?<![\w.*/:-])|(?<=[0-9]m))[\w.*-]{1,128}:(?:[0-9]{2,5}|\*):[\w*-]{1,64}:[\w*.-]{1,64}:"
+        r"(?P<value>[^\s:\"']{3,128})$)",
+    ),
+    Frame((":$",), r"(?<![\w.$-])[\w.-]{1,64}:(?P<value>\$(?:apr1|1|2[abxy]|5|6|y|7)\$[^\s:\"'\\]{16,200})"),
+    Frame((":{sha}",), r"(?<![\w.$-])[\w.-]{1,64}:(?P<value>\{SHA\}[A-Za-z0-9+/=]{20,40})"),
+    Frame(
+        ("machine ",),
+        r"\bmachine[ \t]{1,4}\S{1,128}\s{1,16}login\s{1,8}\S{1,128}\s{1,16}password\s{1,8}(?P<value>[^\s\"'\\]{1,256})",
+    ),
+)

@@ -1,0 +1,120 @@
+"""Names that tell that a secret follows.
+
+Owns: how telling a name is, in any case style, with its prefixes and suffixes.
+Must never: look at values.
+
+A name is read as words (`DB_PASSWORD`, `dbPassword`, `spring.datasource.password`). Its last word decides, after those
+that only say which one it is (`_prod`, `_2`). So `token_count`, `password_hash` and `secretName` tell nothing.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import lru_cache
+
+from ._values import word_list
+
+__all__ = ["LITERALS", "Telling", "telling"]
+
+LITERALS = tuple("pass pwd secret token auth cookie cred key pw psk jwt sess kennwort senha парол 密码".split())
+"""What every telling name holds, in lower case."""
+
+
+class Telling(IntEnum):
+    """How much a name says about its value."""
+
+    NOTHING = 0
+    WEAK = 1
+    """Only a value that looks random is a secret."""
+    LONE = 2
+    """As `token` alone, which is also a word of a text: a plain word is no secret."""
+    STRONG = 3
+    """Anything that is no placeholder, reference or code is a secret."""
+    PASS = 4
+    """People choose the value: it may be short."""
+
+
+_WHICH = frozenset(
+    "value val base prod production live dev development test testing staging stage qa old new current previous b64 "
+    "base64 str plain plaintext raw default primary secondary main backup temp tmp confirmation confirm again repeat "
+    "verify first second one two a b env override encoded decoded bytes hex".split()
+)
+"""Words behind the telling one that only say which one it is."""
+
+_PASSWORDS = tuple("password passwd passphrase passwort kennwort passcode pwd senha пароль 密码".split())
+_WHOLE_PASSWORDS = frozenset(
+    "pass pw psk userpass dbpass sshpass rootpass adminpass keypass storepass bindpw rootpw "
+    "mypass smtppass mailpass ftppass requirepass masterauth passkey".split()
+)
+_PARTS_OF_PASSWORDS = frozenset("word code phrase".split())
+_SECRETS = tuple(
+    "secret token apikey accesskey secretkey privatekey authkey sharedkey accountkey credential cookie masterkey "
+    "signingkey encryptionkey appkey clientkey licensekey servicekey".split()
+)
+_WHOLE_SECRETS = frozenset("credentials creds cred authorization authentication".split())
+_WEAK = frozenset("auth jwt sessionid phpsessid jsessionid".split())
+_KINDS_OF_KEY = frozenset(
+    "api access private secret auth account signing sign encryption encrypt decryption crypto cipher master app "
+    "application shared storage service license subscription admin root client consumer deploy webhook hmac aes des "
+    "jwt session server ingest ingestion integration instrumentation function functions routing ssh rsa tls ssl host "
+    "developer dev user merchant project sdk write read bot age seed recovery management query search insert "
+    "restricted personal org".split()
+)
+_VENDORS = frozenset(
+    "adafruit adobe airtable alchemy algolia alibaba amplitude anthropic asana atlassian aws azure beamer bitbucket "
+    "bittrex buildkite circleci clickup cloudflare codecov cohere coinbase confluent contentful datadog dd deepgram "
+    "deepl deepseek digitalocean discord docker doppler dropbox elastic etherscan etsy facebook fastly figma finnhub "
+    "firebase flickr freshbooks gcp gemini github gitlab gitter google grafana groq heroku hubspot huggingface infura "
+    "intercom jfrog jira kraken kucoin launchdarkly linear linkedin lob looker mailchimp mailgun mailjet mapbox maps "
+    "mattermost messagebird mistral mixpanel mongodb netlify newrelic nexmo notion npm okta openai openrouter opsgenie "
+    "pagerduty paypal perplexity pinecone plaid postmark pulumi pusher rapidapi redis replicate rollbar segment "
+    "sendbird sendgrid sentry shopify slack snyk sonar splunk square squarespace stripe sumologic supabase tavily "
+    "telegram trello twilio twitch twitter typeform vault vercel vonage wandb weather yandex youtube zendesk "
+    "zoom".split()
+)
+"""Vendors whose keys show nothing by themselves."""
+
+_NO_SECRET_KEY = frozenset(
+    "public pub publishable primary foreign partition sort range hash cache map dict sorting index unique composite "
+    "natural group lookup i18n translation locale registry hot shortcut keyboard arrow object bucket file row column "
+    "field".split()
+)
+_NO_SECRET_TOKEN = frozenset(
+    "page next prev previous continuation continue sync cursor eos bos pad unk sep cls mask special stop start end "
+    "begin first last current max min num total count n prompt completion input output vocab per nextpage image audio "
+    "design color text word lexer parser resume position cancellation cancel abort peek".split()
+)
+
+
+@lru_cache(maxsize=8192)
+def telling(name: str) -> Telling:
+    """How telling a name is."""
+    if name.strip("-.") == "PASS":  # what a run of tests says
+        return Telling.NOTHING
+    words = word_list(name)
+    while len(words) > 1 and (words[-1] in _WHICH or words[-1].isdigit()):
+        words.pop()
+    last, before = words[-1] if words else "", frozenset(words[:-1])
+    plural = len(last) > 4 and last.endswith("s")
+    single = last[:-1] if plural or last == "keys" else last
+    if single == "key":
+        return _key(words[:-1], before, screaming=name.isupper())
+    if before & {"public", "existing"}:
+        return Telling.NOTHING
+    if single.endswith(_PASSWORDS) or last in _WHOLE_PASSWORDS or (single in _PARTS_OF_PASSWORDS and "pass" in before):
+        return Telling.PASS
+    if single.endswith("token"):
+        if plural or before & _NO_SECRET_TOKEN:
+            return Telling.NOTHING
+        return Telling.STRONG if before or last != "token" else Telling.LONE
+    if single.endswith(_SECRETS) or last in _WHOLE_SECRETS:
+        return Telling.STRONG
+    return Telling.WEAK if last in _WEAK else Telling.NOTHING
+
+
+def _key(words: list[str], before: frozenset[str], *, screaming: bool) -> Telling:
+    if not words or before & _NO_SECRET_KEY:
+        return Telling.NOTHING
+    if words[-1] in _KINDS_OF_KEY or before & _VENDORS or "secret" in before:
+        return Telling.STRONG
+    return Telling.WEAK if screaming else Telling.NOTHING

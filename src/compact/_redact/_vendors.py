@@ -1,0 +1,94 @@
+"""Tokens that show by themselves what they are.
+
+Owns: finding vendors' tokens in a text, by the table of formats.
+Must never: try a pattern where its literal does not stand.
+
+Rules:
+- A start counts only where a word starts: behind a letter it is the tail of another word (`task-…`), unless that letter
+  ends a colour code of a terminal or an escape (`\\n`, `%3D`, `\\u0022`).
+- What follows must look drawn by lot: `sk-your-key-here` and `ghp_xxxxxxxx` are placeholders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from functools import cache
+
+from ._formats import PLAIN, SHAPED, SPOTTED
+from ._values import REDACTED, drawn_by_lot, stands_in
+
+__all__ = ["without_vendor_tokens"]
+
+# What may stand right before a word though it ends in a letter: an escape, a code of an address, a terminal's colour.
+_ESCAPE = r"(?:\\[nrtbf]|\\u00[0-9a-f]{2}|%[0-9A-F]{2}|\[[0-9;]{0,12}m)"
+# A vendor that is not in the table: `acme_live_8fK2…`. A publishable key says so by its `pk`.
+_UNLISTED = re.compile(
+    r"_(?:live|test|prod|sandbox|pat|sk|secret|token|key|api|auth)_(?=[A-Za-z]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z])[A-Za-z0-9]{16,}"
+)
+_ITS_NAME = re.compile(r"(?:[a-z][a-z0-9]{1,15})\Z")
+
+
+def without_vendor_tokens(text: str) -> str:
+    """The text with every known token replaced."""
+    if "\\" in text or "%" in text or "\x1b" in text:
+        text = _without(text, _starts(_ESCAPE))
+    text = _without(text, _starts(r"(?<![A-Za-z0-9_])"))
+    for literal in SPOTTED:
+        if literal in text:
+            text = _spotted(literal).sub(REDACTED, text)
+    return _without_unlisted(text)
+
+
+def _without_unlisted(text: str) -> str:
+    parts: list[str] = []
+    done = 0
+    for match in _UNLISTED.finditer(text):
+        name = _ITS_NAME.search(text, max(done, match.start() - 16), match.start())
+        if name and name[0] != "pk":
+            parts += text[done : name.start()], REDACTED
+            done = match.end()
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def _without(text: str, starts: re.Pattern[str]) -> str:
+    parts: list[str] = []
+    done = passed = 0
+    for match in starts.finditer(text):
+        if match.start(1) < passed:
+            continue
+        start = match[1]
+        rest = _rest(start).match(text, match.end())
+        if rest and not stands_in(rest[0]) and (start in SHAPED or drawn_by_lot(rest[0])):
+            parts += text[done : match.start(1)], REDACTED
+            done = passed = rest.end()
+        elif rest:
+            # No part of it was drawn by lot, so no other token stands in it either.
+            passed = rest.end()
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+@cache
+def _rests() -> dict[str, str]:
+    rests = {start: f"[{letters}]{{{least},}}" for letters, least, starts in PLAIN for start in starts.split()}
+    return rests | dict(SHAPED)
+
+
+@cache
+def _starts(before: str) -> re.Pattern[str]:
+    """All starts as one pattern, longest first, grouped by their first letter: so few are tried at a place."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for start in sorted(_rests(), key=len, reverse=True):
+        groups[start[0]].append(re.escape(start[1:]))
+    return re.compile(before + "(" + "|".join(f"{re.escape(a)}(?:{'|'.join(b)})" for a, b in groups.items()) + ")")
+
+
+@cache
+def _rest(start: str) -> re.Pattern[str]:
+    """What may follow a start, made when it is first met: all of them would slow the first call down."""
+    return re.compile(_rests()[start])
+
+
+@cache
+def _spotted(literal: str) -> re.Pattern[str]:
+    return re.compile(SPOTTED[literal])

@@ -1,0 +1,143 @@
+"""The walk through JSON-like values.
+
+Owns: how texts, mappings, lists, sets and bytes are gone through, and which values go by the name of their key.
+Must never: change its input, copy what did not change, or hand back what it could not read.
+
+Plain text, numbers, mappings, lists, tuples, sets and bytes are walked; other objects are handed back as they are. What
+lies too deep, or raises while it is read, is withheld.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+from ._assigned import is_secret
+from ._names import Telling, telling
+from ._texts import json_value, keeps_json
+from ._values import REDACTED, harmless, is_count, looks_chosen
+
+__all__ = ["Walk"]
+
+_DEEPEST = 100
+_NAMES, _VALUES = ("name", "key", "Name", "Key"), ("value", "Value")
+
+
+class Walk:
+    """One walk. `text` cleans a text; the same part met again gives the same result."""
+
+    __slots__ = ("_seen", "_text")
+
+    def __init__(self, text: Callable[[str], str]) -> None:
+        self._text = text
+        # Holds the value itself too: an id stays its own only while the object lives.
+        self._seen: dict[int, tuple[Any, Any]] = {}
+
+    def clean(self, value: Any, depth: int = 0) -> Any:
+        """The value without its secrets; the same object when it holds none."""
+        if isinstance(value, str):
+            return self._string(value)
+        if isinstance(value, (bytes, bytearray)):
+            # Latin-1 maps every byte to one character and back, so nothing but the secret changes.
+            text = bytes(value).decode("latin-1")
+            redacted = self._text(text)
+            return value if redacted == text else type(value)(redacted.encode("latin-1"))
+        if not isinstance(value, (Mapping, list, tuple, Set)):
+            return value
+        known = self._seen.get(id(value))
+        if known is not None:
+            return known[1]
+        if depth >= _DEEPEST:
+            return REDACTED
+        self._seen[id(value)] = (value, REDACTED)
+        try:
+            result = self._mapping(value, depth) if isinstance(value, Mapping) else self._items(value, depth)
+        except Exception:  # a host's own mapping may raise anything: what cannot be read is withheld
+            result = REDACTED
+        self._seen[id(value)] = (value, result)
+        return result
+
+    def _string(self, value: str) -> str:
+        # A subclass may answer for itself; only what it really holds counts.
+        text = value if type(value) is str else str.__str__(value)
+        redacted = self._text(text)
+        if redacted == text:
+            return value
+        if keeps_json(text, redacted):
+            return redacted
+        return json.dumps(self.clean(json_value(text)), ensure_ascii=False)
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        result: dict[Any, Any] = {}
+        changed = False
+        called = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
+        for key, item in value.items():
+            new_key = self._string(key) if isinstance(key, str) else key
+            name = called if key in _VALUES else key if isinstance(key, str) else ""
+            strength = max(telling(name), telling(new_key)) if name else Telling.NOTHING
+            new = self._named(name, strength, item, depth) if strength else self.clean(item, depth + 1)
+            changed = changed or new is not item or new_key is not key
+            while new_key in result:
+                new_key = f"{new_key}'"
+            result[new_key] = new
+        return result if changed else value
+
+    def _named(self, name: str, strength: Telling, item: Any, depth: int) -> Any:
+        """A value under a telling key: a text or number goes whole, and so do those in a list; others are walked."""
+        if isinstance(item, Mapping) and any(key in _VALUES for key in item):
+            item_value = {
+                key: self._leaf(name, strength, part, depth + 1) if key in _VALUES else part
+                for key, part in item.items()
+            }
+            changed = any(item_value[key] is not part for key, part in item.items())
+            return self.clean(item_value, depth + 1) if changed else self.clean(item, depth + 1)
+        if isinstance(item, (list, tuple)):
+            hidden = [self._leaf(name, strength, part, depth + 1) for part in item]
+            return item if all(a is b for a, b in zip(item, hidden, strict=True)) else hidden
+        return self._leaf(name, strength, item, depth)
+
+    def _leaf(self, name: str, strength: Telling, item: Any, depth: int) -> Any:
+        plain = item.decode("latin-1") if isinstance(item, bytes) else item
+        if isinstance(plain, str):
+            secret = is_secret(name, plain, strength)
+        else:
+            secret = (
+                type(item) in (int, float) and not is_count(name, repr(item), number=True) and not harmless(repr(item))
+            )
+        return REDACTED if secret else self.clean(item, depth + 1)
+
+    def _items(self, value: Any, depth: int) -> Any:
+        old = list(value)
+        new = [self.clean(item, depth + 1) for item in old]
+        if isinstance(value, (list, tuple)):
+            self._arguments(old, new)
+        if all(a is b for a, b in zip(old, new, strict=True)):
+            return value
+        if isinstance(value, Set):
+            # What comes out of the walk may be unhashable; a set's order is lost anyway.
+            return frozenset(a if a is b else REDACTED for a, b in zip(old, new, strict=True))
+        return tuple(new) if isinstance(value, tuple) else new
+
+    def _arguments(self, old: list[Any], new: list[Any]) -> None:
+        """A command as a list: `["--password", "…"]`, `["mysql", "-p…"]`."""
+        for i, item in enumerate(old):
+            if not isinstance(item, str) or i == 0 or new[i] is not item:
+                continue
+            flag = old[i - 1]
+            if isinstance(flag, str) and flag.startswith("-") and not item.startswith("-"):
+                strength = telling(flag)
+                if strength and is_secret(flag, item, strength):
+                    new[i] = REDACTED
+                elif flag in ("-u", "--user", "-p", "-a") and isinstance(old[0], str):
+                    joined = f"{old[0]} {flag} {item}"
+                    hidden = self._text(joined)
+                    if hidden != joined and hidden.startswith(f"{old[0]} {flag} "):
+                        new[i] = hidden.removeprefix(f"{old[0]} {flag} ")
+            elif (
+                item.startswith("-p")
+                and isinstance(old[0], str)
+                and old[0].rpartition("/")[2].startswith(("mysql", "mariadb"))
+                and looks_chosen(item[2:])
+            ):
+                new[i] = "-p" + REDACTED
