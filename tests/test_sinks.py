@@ -254,7 +254,8 @@ def test_the_console_prints_to_stderr(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_redacting_sink_sees_no_secret(tmp_path: Path) -> None:
     """The sink gets a redacted copy, secrets inside odd values included; the event itself is untouched."""
     got: list[Event] = []
-    happened = event(message="api_key=sk-abc123", password="hunter2", raw=b"token=abc123def", some={"ghp_" + "aB3" * 12})
+    token = "ghp_" + "aB3" * 12
+    happened = event(message="api_key=sk-abc123", password="hunter2", raw=b"token=abc123def", some={token})
     redacting(got.append, Redactor())(happened)
     expected = {
         "message": "api_key=<REDACTED>",

@@ -39,6 +39,8 @@ class Audit:
     """Steps whose transcript was kept and whose fold was not completed; no damage."""
     unwitnessed: tuple[str, ...]
     """Files that no event and no other record names: a process died right after writing them, or they were put in."""
+    torn: tuple[str, ...]
+    """Event files with lines that a crash cut short; what only such a line named is unwitnessed."""
     problems: tuple[str, ...]
 
     def __bool__(self) -> bool:
@@ -69,6 +71,7 @@ def audit(archive: Archive, session_id: str) -> Audit:
     ours = {*transcripts, *written, *contents.events, name_key(place)}
     problems += [f"{key!r} is no file of this archive: it was put in" for key in contents.keys if key not in ours]
     claims: list[Claim] = []
+    torn: list[str] = []
     for key, record in records.items():
         try:
             claims += _links(key, record, place)
@@ -76,9 +79,10 @@ def audit(archive: Archive, session_id: str) -> Audit:
         except (ArchiveError, KeyError, TypeError, ValueError, AttributeError) as error:
             problems.append(f"{key!r} was altered: a field is missing or of another kind ({type(error).__name__})")
     for key in contents.events:
-        told, said = _told(archive, key)
+        told, cut, wrong = _told(archive, key)
         claims += told
-        problems += said
+        torn += cut
+        problems += wrong
     for claim in claims:
         problems += _differs(*claim, hashes)
     named = {key for _, key, _ in claims}
@@ -89,6 +93,7 @@ def audit(archive: Archive, session_id: str) -> Audit:
         head=hashes[newest] if newest else None,
         unfinished=tuple(sorted(set(contents.transcripts) - set(contents.summaries))),
         unwitnessed=tuple(key for key in (*transcripts, *written) if key not in named),
+        torn=tuple(torn),
         problems=tuple(dict.fromkeys(problems)),
     )
 
@@ -132,14 +137,14 @@ def _contradictions(key: str, record: dict[str, Any], place: str, archive: Archi
         yield f"{transcript_key(place, step)!r} has not the {lines:,} lines that {key!r} knows"
 
 
-def _told(archive: Archive, key: str) -> tuple[list[Claim], list[str]]:
-    """What an event file says about other files, and what is wrong with itself: events name every write."""
+def _told(archive: Archive, key: str) -> tuple[list[Claim], list[str], list[str]]:
+    """What an event file says about other files (events name every write), what of it is torn, and what is wrong."""
     claims: list[Claim] = []
     try:
         events, warning = read_lines(archive.get(key), key, tolerant=True)
     except ArchiveError as error:
-        return claims, [str(error)]
-    problems = [warning] if warning else []
+        return claims, [], [str(error)]
+    problems: list[str] = []
     for event in events:
         if not isinstance(event, dict):
             problems.append(f"{key!r} holds a line that is no event")
@@ -148,7 +153,7 @@ def _told(archive: Archive, key: str) -> tuple[list[Claim], list[str]]:
                 claims.append((key, str(event["data"]["key"]), str(event["data"]["sha256"])))
             except (KeyError, TypeError):
                 problems.append(f"{key!r} holds a compact.archival event that names no file")
-    return claims, problems
+    return claims, [warning] if warning else [], problems
 
 
 def _differs(witness: str, key: str, expected: str, hashes: dict[str, str]) -> Iterator[str]:

@@ -20,6 +20,7 @@ MANY = 8
 _SAMPLE = frozenset(range(256)) | {0x3B1, 0x4E2D, 0x1F600}
 _NEST = "a repeat stands inside another, and both can match the same text"
 _BESIDE = "two repeats stand side by side and can match the same text"
+_EMPTY = "what is repeated can be empty"
 _ALIKE = "alternatives inside a repeat can start with the same character"
 
 
@@ -55,15 +56,16 @@ def _repeat(parts: list[Any], i: int, *, inside: bool) -> str:
     if reason:
         return reason
     letters = _letters(body)
-    if many and (inner := _open_end(body)) and inner & (_first(body) | inner):
+    if many and all(_optional(*part) for part in body):
+        return _EMPTY
+    if many and _nests(body, []):
         return _NEST
     if not many or low == high:
         return ""
     # Everything behind this repeat that can still match its own letters, up to something that cannot.
     for j, (op, argument) in enumerate(parts[i + 1 :], i + 1):
-        varies = str(op) in ("MAX_REPEAT", "MIN_REPEAT") and argument[1] > MANY and argument[0] != argument[1]
         other = _letters([(op, argument)])
-        if varies and other & letters:
+        if _varies(op, argument) and other & letters:
             return _BESIDE if inside or _must_follow(parts[j + 1 :]) or (low == 0 and argument[0] == 0) else ""
         if not _optional(op, argument) and not other & letters:
             return ""
@@ -77,27 +79,26 @@ def _branch(branches: Any, *, inside: bool) -> str:
             return reason
     if inside:
         firsts = [_first(branch) for branch in branches]
-        if any(a & b for i, a in enumerate(firsts) for b in firsts[i + 1 :]):
+        empty = sum(all(_optional(*part) for part in branch) for branch in branches)
+        if empty > 1 or any(a & b for i, a in enumerate(firsts) for b in firsts[i + 1 :]):
             return _ALIKE
     return ""
 
 
-def _open_end(body: Any) -> frozenset[int]:
-    """The letters of a repeat that ends a repeated body, so that the next round may take over its last letters."""
-    letters: frozenset[int] = frozenset()
-    firsts = _first(body)
-    for op, argument in reversed(list(body)):
-        name = str(op)
-        if name in ("MAX_REPEAT", "MIN_REPEAT") and argument[1] > MANY and argument[0] != argument[1]:
-            own = _letters(argument[2])
-            if own & firsts or letters:
-                return own & firsts or own
-        for inner in _bodies(name, argument):
-            if inner is not None and (found := _open_end(inner)):
-                return found
-        if not _optional(op, argument) and not _letters([(op, argument)]) & firsts:
-            return frozenset()
-    return letters
+def _nests(items: Any, guards: list[frozenset[int]]) -> bool:
+    """Whether a repeat inside a repeated body has nothing around it that must come and that it cannot match itself."""
+    parts = list(items)
+    for i, (op, argument) in enumerate(parts):
+        around = guards + [_letters([part]) for j, part in enumerate(parts) if j != i and not _optional(*part)]
+        if _varies(op, argument) and all(_letters(argument[2]) & guard for guard in around):
+            return True
+        if any(_nests(body, around) for body in _bodies(str(op), argument) if body is not None):
+            return True
+    return False
+
+
+def _varies(op: Any, argument: Any) -> bool:
+    return str(op) in ("MAX_REPEAT", "MIN_REPEAT") and argument[1] > MANY and argument[0] != argument[1]
 
 
 def _must_follow(parts: list[Any]) -> bool:

@@ -24,23 +24,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from ..errors import ArchiveError
 from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
-
-if sys.platform == "win32":
-
-    def _lock(file: int) -> None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-else:
-    from fcntl import LOCK_EX, LOCK_NB, flock
-
-    def _lock(file: int) -> None:
-        flock(file, LOCK_EX | LOCK_NB)
-
+from ._disk import REAL_DISK, Disk, explained
 
 __all__ = ["Disk", "FileStore"]
 
@@ -61,37 +50,6 @@ _TRIES = 100
 _KNOWN_FOLDERS = 1000
 """Folders remembered as durable; after more the memory starts again, which costs a sync each."""
 
-_NO_ROOM = "Free some space, or point storage.path to another disk."
-_NO_ACCESS = "Give this process write access to storage.path, or point it elsewhere."
-_IN_THE_WAY = "Something else stands where a folder or file of the archive should be: move it away."
-_ADVICE = {
-    errno.ENOSPC: _NO_ROOM,
-    errno.EDQUOT: _NO_ROOM,
-    errno.EACCES: _NO_ACCESS,
-    errno.EPERM: _NO_ACCESS,
-    errno.EROFS: _NO_ACCESS,
-    errno.ENOTDIR: _IN_THE_WAY,
-    errno.EISDIR: _IN_THE_WAY,
-    errno.ELOOP: _IN_THE_WAY,
-    errno.ENAMETOOLONG: "Use a shorter storage.path.",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """The system calls that a write goes through; replace one to see what the store does when it fails."""
-
-    open: Callable[[Path, int, int], int] = os.open
-    write: Callable[[int, memoryview], int] = os.write
-    fsync: Callable[[int], None] = os.fsync
-    close: Callable[[int], None] = os.close
-    link: Callable[[Path, Path], None] = os.link
-    replace: Callable[[Path, Path], None] = os.replace
-    lock: Callable[[int], None] = _lock
-
-
-_REAL_DISK = Disk()
-
 _Result = TypeVar("_Result")
 
 
@@ -105,7 +63,7 @@ class FileStore:
     appends: ClassVar[bool] = True
     """Lines can be added to a key that exists."""
 
-    def __init__(self, root: str | os.PathLike[str], *, disk: Disk = _REAL_DISK) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, disk: Disk = REAL_DISK) -> None:
         given = Path(root).expanduser()
         here = Path.cwd()
         self._root = Path(os.path.abspath(given))
@@ -118,7 +76,7 @@ class FileStore:
 
     def put(self, key: str, data: bytes, *, if_absent: bool = True) -> None:
         """Keep `data` under `key`, whole or not at all."""
-        with _explained("write", key, f" ({len(data):,} bytes)"):
+        with explained("write", key, f" ({len(data):,} bytes)"):
             target = self._locate(check_key(key))
             self._begin()
 
@@ -137,7 +95,7 @@ class FileStore:
         data = b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines)
         if not data:
             return
-        with _explained("append to", key, f" ({len(data):,} bytes)"):
+        with explained("append to", key, f" ({len(data):,} bytes)"):
             path = self._locate(check_key(key))
             self._begin()
 
@@ -159,7 +117,7 @@ class FileStore:
 
     def get(self, key: str) -> bytes:
         """What is kept under `key`."""
-        with _explained("read", key):
+        with explained("read", key):
             path = self._locate(check_key(key))
             try:
                 with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _SAFE)) as reader:
@@ -171,7 +129,7 @@ class FileStore:
 
     def delete(self, key: str) -> None:
         """Remove `key` for good, and its folder when nothing else is in it. That there is no such key is fine."""
-        with _explained("delete", key):
+        with explained("delete", key):
             path = self._locate(check_key(key))
             # A crash in the middle of a write leaves its content under a temporary name.
             self._sweep()
@@ -184,7 +142,7 @@ class FileStore:
     def list(self, prefix: str) -> Keys:
         """All keys that start with the text `prefix`, in natural order."""
         folder = prefix.rpartition("/")[0]
-        with _explained("list", prefix):
+        with explained("list", prefix):
             start = self._locate(check_key(folder) if folder else ())
             found = [path.relative_to(self._root).as_posix() for path in _files(start)]
         return sorted((key for key in found if key.startswith(prefix)), key=natural_order)
@@ -389,14 +347,3 @@ def _files(folder: Path) -> Iterator[Path]:
             path = Path(place, name)
             if not name.startswith(".") and not path.is_symlink() and path.is_file():
                 yield path
-
-
-@contextmanager
-def _explained(action: str, key: str, size: str = "") -> Iterator[None]:
-    """Turn what the system says into an error that names the key, the reason and the way out."""
-    try:
-        yield
-    except OSError as error:
-        reason = f"{error.strerror or type(error).__name__} (errno {error.errno})"
-        advice = _ADVICE.get(error.errno or 0, "Check the disk behind storage.path, then try again.")
-        raise ArchiveError(f"The archive could not {action} {key!r}{size}: {reason}. {advice}") from error
