@@ -203,14 +203,14 @@ def test_over_budget_and_not_acknowledged_is_an_error() -> None:
         manager.preflight("s", chat("s" + "ua" * 20))
 
 
-def test_what_cannot_be_redacted_is_withheld() -> None:
-    """Fail closed: of a value that nobody can look into, nothing is stored but the mark."""
+def test_a_text_that_answers_for_itself_is_redacted_by_what_it_holds() -> None:
+    """A subclass of text that denies everything does not get its secret past the redactor."""
     shelf = Shelf()
     messages = chat("s" + "ua" * 6)
     messages[3]["meta"] = {"trace": Unreadable("password=hunter22")}
     with manager_for(store=shelf) as manager:
         assert len(manager.manual_compact("s", messages)) < len(messages)
-        assert {"trace": "<REDACTED>"} == manager.restore("s")[3]["meta"]
+        assert {"trace": "password=<REDACTED>"} == manager.restore("s")[3]["meta"]
     assert b"hunter22" not in b"".join(shelf.kept.values())
 
 
