@@ -23,7 +23,19 @@ from ._events import Event
 from ._job import Outcome
 from ._lines import read_lines
 from ._messages import as_mapping
-from ._records import FORMAT, Line, Links, digest, fold_of, fold_value, own_fields, parse, replay_of, undo_value
+from ._records import (
+    FORMAT,
+    Line,
+    Links,
+    digest,
+    fold_of,
+    fold_value,
+    lists_of,
+    own_fields,
+    parse,
+    replay_of,
+    undo_value,
+)
 from ._redact import Redactor
 from ._session import FoldRecord, Session
 from .errors import ArchiveError, InvalidMessage
@@ -69,6 +81,11 @@ class Contents:
     events: list[str]
     keys: list[str]
 
+    @property
+    def newest(self) -> tuple[int, int, int]:
+        """The newest of each kind, 0 for none."""
+        return tuple(max(kind, default=0) for kind in (self.transcripts, self.summaries, self.undos))  # type: ignore[return-value]
+
 
 class Archive:
     """A store seen through a redactor."""
@@ -104,6 +121,7 @@ class Archive:
         known = ledger.transcript is not None and ledger.transcript[0] == step - 1
         ledger.previous = ledger.transcript[1] if known and ledger.transcript else self._digest_of(place, step - 1)
         ledger.transcript = step, digest(data)
+        ledger.seen = step, *ledger.seen[1:]
         return Stored(step, key, len(data), ledger.transcript[1])
 
     def save_summary(self, session: Session, outcome: Outcome, fold: FoldRecord, record: Record) -> Stored:
@@ -112,7 +130,9 @@ class Archive:
         assert ledger.transcript is not None
         links = Links(ledger.transcript[1], ledger.previous, ledger.record or self._newest_record(place))
         value = fold_value(session, outcome, fold, record, base=ledger.in_force, time=time.time(), links=links)
-        return self._put_record(session, summary_key(place, fold.step), fold.step, value)
+        stored = self._put_record(session, summary_key(place, fold.step), fold.step, value)
+        ledger.seen = max(ledger.seen[0], fold.step), fold.step, ledger.seen[2]
+        return stored
 
     def save_undo(self, session: Session, action: str, step: int, line: Line) -> Stored:
         """Keep that a fold was undone or redone."""
@@ -235,10 +255,16 @@ class Archive:
             if step not in undone:
                 session.folds.append(fold)
                 session.memory.remember(record)
+                session.memory.lists += lists_of(value)
                 session.memory.gone_calls |= gone
         session.step = max(contents.transcripts, default=0)
         session.ledger.in_force = line.in_force
+        session.ledger.seen = contents.newest
         return complaints
+
+    def changed(self, session: Session) -> bool:
+        """Whether somebody else wrote to this session, or deleted it, since this process last did or looked."""
+        return self.contents(self.place(session.id)).newest != session.ledger.seen
 
     def last_time(self, place: str) -> float | None:
         """When anything was last written for a session, by its own word; None when nothing tells."""
@@ -287,8 +313,9 @@ class Archive:
         keys = [summary_key(place, step) for step in contents.summaries[-1:]]
         if contents.undos:
             undo = undo_key(place, contents.undos[-1])
-            if parse(self.get(undo), undo).get("newest") == max(contents.summaries, default=0):
-                keys = [undo]
+            with suppress(ArchiveError):  # a damaged one must not stop a fold
+                if parse(self.get(undo), undo).get("newest") == max(contents.summaries, default=0):
+                    keys = [undo]
         return next(((key.rpartition("/")[2], digest(self.get(key))) for key in keys), None)
 
     def as_kept(self, value: Any) -> Any:

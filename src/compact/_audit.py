@@ -50,6 +50,15 @@ class Audit:
 def audit(archive: Archive, session_id: str) -> Audit:
     """Check every file of a session against every hash that was written of it."""
     place = archive.place(session_id)
+    claims: list[Claim] = []
+    torn: list[str] = []
+    problems: list[str] = []
+    # Events first: whatever they name was there before them, also while somebody folds.
+    for key in archive.contents(place).events:
+        told, cut, wrong = _told(archive, key)
+        claims += told
+        torn += cut
+        problems += wrong
     contents = archive.contents(place)
     if not contents.keys:
         raise KeyMissing(f"nothing is archived for session {session_id!r}; sessions() lists what is")
@@ -58,7 +67,6 @@ def audit(archive: Archive, session_id: str) -> Audit:
     written += [undo_key(place, number) for number in contents.undos]
     hashes: dict[str, str] = {}
     records: dict[str, Any] = {}
-    problems: list[str] = []
     for key in contents.keys:
         try:
             data = archive.get(key)
@@ -70,19 +78,12 @@ def audit(archive: Archive, session_id: str) -> Audit:
     problems += _gaps(contents)
     ours = {*transcripts, *written, *contents.events, name_key(place)}
     problems += [f"{key!r} is no file of this archive: it was put in" for key in contents.keys if key not in ours]
-    claims: list[Claim] = []
-    torn: list[str] = []
     for key, record in records.items():
         try:
             claims += _links(key, record, place)
             problems += _contradictions(key, record, place, archive)
         except (ArchiveError, KeyError, TypeError, ValueError, AttributeError) as error:
             problems.append(f"{key!r} was altered: a field is missing or of another kind ({type(error).__name__})")
-    for key in contents.events:
-        told, cut, wrong = _told(archive, key)
-        claims += told
-        torn += cut
-        problems += wrong
     for claim in claims:
         problems += _differs(*claim, hashes)
     named = {key for _, key, _ in claims}

@@ -47,6 +47,11 @@ class Call:
         self.job = replace(job, decision=decision)
         return self
 
+    def once_more(self) -> Call:
+        """The same call on a session that was read back anew."""
+        self.job = replace(self.job, again=True)
+        return self
+
 
 class Desk:
     """Prepares calls. One per manager; all methods are called with the session's turn taken."""
@@ -129,9 +134,12 @@ class Desk:
             return
         import asyncio
 
+        from ._drivers_async import to_the_end
+
         await asyncio.to_thread(self._tally, *key)
         if session.reader is None:
-            await asyncio.to_thread(self.wake, config, session, messages, tools)
+            # To the end, also when the caller is cancelled: the next one must not wake the same session beside it.
+            await to_the_end(asyncio.to_thread(self.wake, config, session, messages, tools))
 
     def wake(
         self, config: CompactConfig, session: Session, messages: Sequence[Any], tools: Sequence[Any] | None
@@ -151,6 +159,27 @@ class Desk:
             session.step, session.version, signatures = self._gone[session.id]
             session.memory.recognise(signatures)
         session.reader = reader
+
+    def refresh(self, config: CompactConfig, room: Room) -> bool:
+        """Read a session back anew when somebody else wrote to its archive; what the provider taught us stays."""
+        before = room.session
+        try:
+            if self._archive is None or not self._archive.changed(before):
+                return False
+        except ArchiveError:
+            return False  # the fold will find out, and say so
+        self.start_over(room)
+        self.wake(config, room.session, (), None)
+        if before.reader is not None and room.session.reader is not None:
+            room.session.reader.dialect, room.session.reader.settled = before.reader.dialect, before.reader.settled
+        return True
+
+    @staticmethod
+    def start_over(room: Room) -> None:
+        """Forget what is in memory of a session, but for what the provider taught us of it."""
+        before = room.session
+        room.session = Session(before.id)
+        room.session.factor, room.session.unseen = before.factor, before.unseen
 
     def see_off(self, room: Room) -> None:
         """A session gives way. The archive knows its folds; without one, how it knows its own summaries is kept."""

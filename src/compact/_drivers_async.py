@@ -1,7 +1,7 @@
 """The driver for event loops: the same flow, the same results, without stopping the loop.
 
-Owns: `adrive`. Must never: decide anything, or do blocking work on the loop: stores and sync summarizers, the built-in
-one included, get a thread.
+Owns: `adrive`, and waiting for a thread that must not be left alone. Must never: decide anything, or do blocking work
+on the loop: stores and sync summarizers, the built-in one included, get a thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._policy import SummaryPolicy
 from .errors import ConfigError
 from .models import Summarizer, offline_summarizer
 
-__all__ = ["adrive"]
+__all__ = ["adrive", "to_the_end"]
 
 
 async def adrive(
@@ -40,14 +40,14 @@ async def adrive(
             elif isinstance(effect, Emit):
                 answer = perform(effect)
             else:
-                answer = await _to_the_end(asyncio.to_thread(perform, effect))
+                answer = await to_the_end(asyncio.to_thread(perform, effect))
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
         flow.close()
 
 
-async def _to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
+async def to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
     """Await work in a thread; a cancelled caller waits until the thread is done, so nothing goes on behind its back."""
     task = asyncio.ensure_future(work)
     try:

@@ -2,6 +2,7 @@
 
 Owns: the effects and the reply. Must never: do anything.
 
+    Refresh         whether somebody else wrote to the archive        → True when the session was read back anew
     Emit            an event for whoever watches                      → nothing
     SaveTranscript  the list before the fold, to be acknowledged      → the step it was stored as, or ArchiveError
     SaveSummary     what the fold did, to be acknowledged             → None, or ArchiveError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Effect",
     "Emit",
+    "Refresh",
     "Reply",
     "SaveSummary",
     "SaveTranscript",
@@ -44,6 +46,11 @@ class Emit:
     data: Mapping[str, Any]
     status: Literal["ok", "error"] = "ok"
     duration: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """A look at the archive before a fold: another process may have folded or undone meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ class Reply:
     """The model that wrote, where the provider told it."""
 
 
-Effect = Emit | SaveTranscript | SaveSummary | Summarize | Work | Wait
+Effect = Emit | Refresh | SaveTranscript | SaveSummary | Summarize | Work | Wait
 
 
 def failed(error: CompactError, fallback: str, **context: Any) -> Emit:

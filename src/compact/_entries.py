@@ -10,7 +10,7 @@ can write a marker.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -20,7 +20,7 @@ from ._messages import Message, as_mapping
 from ._meter import Tally, message_tokens
 from .errors import InvalidMessage
 
-__all__ = ["KEPT_RECORDS", "Entry", "Memory", "Reader", "Record"]
+__all__ = ["KEPT_RECORDS", "Entry", "Memory", "Reader", "Record", "chain_of"]
 
 KEPT_RECORDS = 8
 """How many folds back a host may return to (a rewind, a branch) and still find its summary."""
@@ -116,10 +116,12 @@ class Reader:
 class Memory:
     """What a session wrote and folded, by content: how it knows its own summaries and finds a fold again."""
 
-    __slots__ = ("_written", "gone_calls", "records")
+    __slots__ = ("_written", "gone_calls", "lists", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.lists: list[tuple[bytes, tuple[int, ...]]] = []
+        """Lists that stood before or after an archived fold: a hash of their content, and their session positions."""
         self.gone_calls: set[str] = set()
         """Calls that were folded, or mended, without their answer; one that comes later has nothing to stand behind."""
         self._written: dict[str, tuple[str, int]] = {}
@@ -156,6 +158,14 @@ class Memory:
     def remember(self, record: Record) -> None:
         """Keep a fold for replay; the oldest gives way."""
         self.records = [*self.records[-KEPT_RECORDS + 1 :], record]
+
+
+def chain_of(entries: Iterable[Entry]) -> bytes:
+    """A hash over the content of messages, in their order."""
+    total = blake2b(digest_size=16)
+    for entry in entries:
+        total.update(entry.content())
+    return total.digest()
 
 
 def _digest(data: bytes) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 from ._asks import Ask, body_of
 from ._carry import carry_out
 from ._chain import Chain, Request, Summaries, measured
-from ._effects import Effect, SaveSummary, SaveTranscript, Work, failed, warning
+from ._effects import Effect, Refresh, SaveSummary, SaveTranscript, Work, failed, warning
 from ._fidelity import Report, together
 from ._fit import Fitted, Room, estimate, fit
 from ._job import Job, Outcome
@@ -43,11 +43,14 @@ __all__ = ["flow", "plan_for"]
 def flow(job: Job) -> Generator[Effect, Any, Outcome]:
     """Judge one call and, when a fold is due, carry it out."""
     machine = job.session.machine
-    yield estimated(job)
+    if not job.again:
+        yield estimated(job)
     machine.need(bool(job.decision))
     if not job.decision:
         yield decided(job, "below every threshold")
         return Outcome()
+    if not job.again and (yield Refresh()):
+        return Outcome(stale=True)
     try:
         return (yield from _fold(job))
     finally:

@@ -54,6 +54,8 @@ class Job:
     """The one-shot form: the list must fit, whatever folds, and the summary may use what room is left."""
     before_fold: Callable[[Plan], Plan | None] | None = None
     archived: bool = True
+    again: bool = False
+    """The same call, opened anew because the session had changed under it."""
 
     def history(self, entries: list[Entry]) -> History:
         """The list that would go out, as the core sees it."""
@@ -93,6 +95,8 @@ class Outcome:
     """What a flow did: the new list, when it `changed`."""
 
     changed: bool = False
+    stale: bool = False
+    """The session was not what it is by now: the call is to be opened once more."""
     plan: Plan | None = None
     history: History | None = None
     raws: list[Any] = field(default_factory=list)

@@ -77,6 +77,7 @@ class Journal:
         try:
             self._archive.save_events(room.session.id, room.session.step, events)
         except ArchiveError as error:
+            room.events[:0] = events[-EVENTS_HELD_APART:]  # the next write tries again
             self.complain(f"events of session {room.session.id!r} were not archived: {error}")
 
     def complain(self, text: str) -> None:

@@ -81,7 +81,7 @@ class Keeper:
     def forget(self, session_id: str) -> Forgotten:
         """Delete all that is kept of a session, in the archive and in memory, for good; says what was deleted."""
         past = self._looking_back(session_id)
-        with self._rooms.turn(session_id, keep=False) as room:
+        with self._rooms.turn(session_id) as room:
             forgotten = past.forget(session_id)
             room.events.clear()
             room.session = Session(session_id)
@@ -110,9 +110,7 @@ class Keeper:
 
     def _retold(self, room: Room, stored: Stored) -> None:
         """The session comes back from the archive at its next call; what the provider taught us of it stays."""
-        before = room.session
-        before.step = max(before.step, stored.step)
+        room.session.step = max(room.session.step, stored.step)
         self._journal.archived(room, stored)
         self._journal.write_events(room)
-        room.session = Session(before.id)
-        room.session.factor, room.session.unseen = before.factor, before.unseen
+        self._desk.start_over(room)

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from ._archive import Archive
 from ._desk import Call, Desk, given
 from ._dialects import DIALECTS
 from ._drivers import drive
-from ._effects import Effect, Emit, SaveSummary, SaveTranscript, Work, warning
+from ._effects import Effect, Emit, Refresh, SaveSummary, SaveTranscript, Work, warning
 from ._entries import Record
 from ._events import Sink
 from ._fidelity import Report
@@ -135,7 +136,7 @@ class CompactManager(Keeper):
         if self._disabled:
             return messages
         with self._rooms.turn(session_id) as room:
-            return self._run(self._open(room, messages, tools, model, max_context_tokens, reserve_output))
+            return self._run(lambda: self._open(room, messages, tools, model, max_context_tokens, reserve_output))
 
     async def apreflight(
         self,
@@ -153,7 +154,9 @@ class CompactManager(Keeper):
         messages, tools = given(messages, tools)
         async with self._rooms.aturn(session_id) as room:
             await self._desk.warm_up(self._config, room.session, messages, tools, model)
-            return await self._arun(self._open(room, messages, tools, model, max_context_tokens, reserve_output))
+            return await self._arun(
+                lambda: self._open(room, messages, tools, model, max_context_tokens, reserve_output)
+            )
 
     def manual_compact(
         self,
@@ -167,8 +170,9 @@ class CompactManager(Keeper):
     ) -> Any:
         """Compact now, whatever the usage; the note goes into the trace and the archive."""
         with self._rooms.turn(session_id) as room:
-            call = self._open(room, messages, tools, model, max_context_tokens)
-            return self._run(call.forced("manual", note=note))
+            return self._run(
+                lambda: self._open(room, messages, tools, model, max_context_tokens).forced("manual", note=note)
+            )
 
     async def amanual_compact(
         self,
@@ -184,8 +188,9 @@ class CompactManager(Keeper):
         messages, tools = given(messages, tools)
         async with self._rooms.aturn(session_id) as room:
             await self._desk.warm_up(self._config, room.session, messages, tools, model)
-            call = self._open(room, messages, tools, model, max_context_tokens)
-            return await self._arun(call.forced("manual", note=note))
+            return await self._arun(
+                lambda: self._open(room, messages, tools, model, max_context_tokens).forced("manual", note=note)
+            )
 
     def recover(
         self,
@@ -202,11 +207,14 @@ class CompactManager(Keeper):
         list shrinks to three quarters. Raises `InsufficientBudget` when it cannot.
         """
         with self._rooms.turn(session_id) as room:
-            call = self._open(room, messages, tools, model)
-            total = call.job.usage.total
-            goal = _limit(limit) if limit is not None and limit < total else max(1, total * 3 // 4)
-            changes = {"lines": Lines(goal, goal), "offline": True, "must_shrink": True}
-            return self._run(call.forced("overflow", **changes))
+
+            def shrinking() -> Call:
+                call = self._open(room, messages, tools, model)
+                total = call.job.usage.total
+                goal = _limit(limit) if limit is not None and limit < total else max(1, total * 3 // 4)
+                return call.forced("overflow", lines=Lines(goal, goal), offline=True, must_shrink=True)
+
+            return self._run(shrinking)
 
     def _squeeze(
         self, session_id: str, messages: Sequence[Any], limit: int, tools: Sequence[Any] | None, layout: Any
@@ -217,7 +225,7 @@ class CompactManager(Keeper):
             if call.job.usage.total <= _limit(limit):
                 return call.messages
             policy = call.job.policy.model_copy(update={"layout": layout})
-            return self._run(call.forced("limit", policy=policy, lines=Lines(limit, limit), squeeze=True))
+            return self._run(lambda: call.forced("limit", policy=policy, lines=Lines(limit, limit), squeeze=True))
 
     # -- looking without touching ------------------------------------------------------------------------------------
 
@@ -273,15 +281,15 @@ class CompactManager(Keeper):
         Takes the usage object or dict of either provider, or the number of input tokens.
         """
         reported = reported_input(usage)
-        with self._rooms.turn(session_id) as room:
-            session = room.session
-            if not session.sent or not reported:
-                return
-            if reported > 1.5 * session.sent:
-                # No tokenizer is that far off: the request holds something we are not shown.
-                session.unseen += reported - session.sent
-            else:
-                session.factor = max(0.5, reported / session.sent)
+        # Without a turn: this never waits for a fold, and what it learns holds from the next call on.
+        session = self._rooms.look(session_id).session
+        if not session.sent or not reported:
+            return
+        if reported > 1.5 * session.sent:
+            # No tokenizer is that far off: the request holds something we are not shown.
+            session.unseen += reported - session.sent
+        else:
+            session.factor = max(0.5, reported / session.sent)
 
     def update(self, **changes: Any) -> None:
         """Change parameters at run time: validated at once, in force as soon as no fold is running.
@@ -326,13 +334,15 @@ class CompactManager(Keeper):
         self._acknowledge(room)
         return self._desk.open(self._config, room, *what)
 
-    def _run(self, call: Call) -> Any:
+    def _run(self, open_call: Callable[[], Call]) -> Any:
+        call = open_call()
         if self._journal.overdue(call.room):
             self._journal.write_events(call.room)
         try:
-            outcome = drive(
-                flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
-            )
+            outcome = drive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
+            if outcome.stale:
+                call = open_call().once_more()
+                outcome = drive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
         finally:
             self._settle_changes()
         messages = self._finish(call, outcome)
@@ -340,17 +350,19 @@ class CompactManager(Keeper):
             self._journal.write_events(call.room)
         return messages
 
-    async def _arun(self, call: Call) -> Any:
+    async def _arun(self, open_call: Callable[[], Call]) -> Any:
         import asyncio  # here, because only async hosts need it
 
         from ._drivers_async import adrive
 
+        call = open_call()
         if self._journal.overdue(call.room):
             await asyncio.to_thread(self._journal.write_events, call.room)
         try:
-            outcome = await adrive(
-                flow(call.job), lambda effect: self._perform(call, effect), self._summarizer, call.job.summary
-            )
+            outcome = await adrive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
+            if outcome.stale:
+                call = open_call().once_more()
+                outcome = await adrive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
         finally:
             self._settle_changes()
         messages = self._finish(call, outcome)
@@ -364,6 +376,8 @@ class CompactManager(Keeper):
             return self._journal.emit(call.room, effect)
         if isinstance(effect, Work):
             return effect.run()
+        if isinstance(effect, Refresh):
+            return self._desk.refresh(self._config, call.room)
         try:
             if isinstance(effect, SaveTranscript):
                 return self._journal.save_transcript(call.room, effect.raws)

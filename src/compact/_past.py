@@ -63,8 +63,7 @@ class Past:
         place = self._archive.place(session_id)
         if step is None:
             step = max(self._archive.contents(place).summaries, default=0)
-        record = self._record(place, session_id, step)
-        return diff_of(record, self._transcript(place, step))
+        return diff_of(*self._fold(place, session_id, step))
 
     def undo(self, session: Session, messages: Sequence[Any] | None) -> tuple[list[Any], Stored]:
         """Take the fold in force back: the list before it, and the record that says so."""
@@ -74,8 +73,7 @@ class Past:
             undone = f"all {len(line.undone):,} are undone" if line.undone else "it was never folded"
             raise ArchiveError(f"session {session.id!r} has no fold to undo: {undone}")
         step = line.in_force
-        record = self._record(place, session.id, step)
-        before = self._transcript(place, step)
+        record, before = self._fold(place, session.id, step)
         result = before
         if messages is not None:
             left = left_list(record, before)
@@ -95,8 +93,7 @@ class Past:
             why = "a newer fold took its place" if line.undone else "none was undone"
             raise ArchiveError(f"session {session.id!r} has no fold to redo: {why}")
         step = line.redo[-1]
-        record = self._record(place, session.id, step)
-        before = self._transcript(place, step)
+        record, before = self._fold(place, session.id, step)
         result = left_list(record, before)
         if messages is not None:
             self._check_begins(messages, before, f"the list before fold {step} of session {session.id!r}", "redo")
@@ -173,13 +170,21 @@ class Past:
             self._complain(warning)
         return messages
 
-    def _record(self, place: str, session_id: str, step: int) -> dict[str, Any]:
+    def _fold(self, place: str, session_id: str, step: int) -> tuple[dict[str, Any], list[Any]]:
+        """A fold's record and its whole transcript."""
         try:
-            return self._archive.fold(place, step)
+            record = self._archive.fold(place, step)
         except KeyMissing:
             raise KeyMissing(
                 f"session {session_id!r} has no completed fold {step}; it has {self._archive.contents(place).summaries}"
             ) from None
+        transcript = self._transcript(place, step)
+        if len(transcript) != len(record["positions"]):
+            raise ArchiveError(
+                f"the transcript of fold {step} of session {session_id!r} has {len(transcript):,} of "
+                f"{len(record['positions']):,} messages left; restore() gives those, verify() tells what is damaged"
+            )
+        return record, transcript
 
     def _steps(self, place: str) -> Mapping[int, str]:
         """The folds of a session, each with the hash of its transcript."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from ._entries import Entry, Reader, Record
+from ._entries import Entry, Reader, Record, chain_of
 from ._fidelity import Report
 from ._job import Outcome
 from ._messages import as_mapping
@@ -30,6 +30,7 @@ __all__ = [
     "fold_of",
     "fold_value",
     "left_list",
+    "lists_of",
     "own_fields",
     "parse",
     "replay_of",
@@ -137,6 +138,12 @@ def fold_value(
             "reach": record.reach,
             "reach_chain": record.reach_chain.hex(),
             "slots": slots(record.slots),
+            "left_chain": chain_of(outcome.entries).hex(),
+            "summaries": [
+                [session.memory.signature(entry.message), entry.message.role, entry.position]
+                for entry in outcome.entries
+                if entry.summary
+            ],
         },
         "links": links.as_dict(),
     }
@@ -207,6 +214,7 @@ def fold_of(value: Mapping[str, Any]) -> FoldRecord:
 def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> Record:
     """The fold as it is found again by content; its summaries are known as the session's own from now on."""
     replay = value["replay"]
+    session.memory.recognise({signature: (role, position) for signature, role, position in replay["summaries"]})
     made: list[Entry] = []
     for one in value["made"]:
         message = reader.dialect.read(one["message"])
@@ -224,6 +232,16 @@ def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> Rec
         reach_chain=bytes.fromhex(replay["reach_chain"]),
         slots=tuple(slot if isinstance(slot, int) else made[slot["made"]] for slot in replay["slots"]),
     )
+
+
+def lists_of(value: Mapping[str, Any]) -> list[tuple[bytes, tuple[int, ...]]]:
+    """The lists before and after a fold: a hash of their content, and the session positions of their messages."""
+    before, made, replay = value["positions"], value["made"], value["replay"]
+    after = tuple(before[slot] if isinstance(slot, int) else made[slot["made"]]["position"] for slot in value["left"])
+    lists = [(bytes.fromhex(replay["left_chain"]), after)]
+    if replay["size"] == len(before):  # the host's list was the one that was archived
+        lists.insert(0, (bytes.fromhex(replay["chain"]), tuple(before)))
+    return lists
 
 
 def left_list(value: Mapping[str, Any], transcript: Sequence[Any]) -> list[Any]:

@@ -73,7 +73,8 @@ class Rooms:
                 import asyncio  # here, because only async hosts need it
 
                 # Seeing off may write: the loop has better things to do.
-                await asyncio.gather(*(asyncio.to_thread(self._see_off, idle) for idle in leaving))
+                writing = (asyncio.to_thread(self._see_off, idle) for idle in leaving)
+                await asyncio.shield(asyncio.gather(*writing))
 
     def look(self, session_id: str) -> Room:
         """The session's room from outside, without waiting and without taking it in."""

@@ -55,6 +55,8 @@ class Ledger:
     """Hash of the transcript before it."""
     record: tuple[str, str] | None = None
     """Name and hash of the newest record."""
+    seen: tuple[int, int, int] = (0, 0, 0)
+    """The newest transcript, fold and undo that this process knows of: others mean that somebody else wrote."""
 
 
 class Session:
@@ -95,7 +97,7 @@ class Session:
         track.unread += 1
         if track.unread > max(64, len(track.entries) // 4):
             track.reread(messages, reader)
-        if not track.searched and self.memory.records:
+        if not track.searched and (self.memory.records or self.memory.lists):
             track.recall()
         if not peek:
             self.tracks = [track]

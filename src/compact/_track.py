@@ -15,10 +15,9 @@ edit in place further back is seen then, not at once. Hosts that pass copies are
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import Any
 
-from ._entries import Entry, Memory, Reader, Record
+from ._entries import Entry, Memory, Reader, Record, chain_of
 from ._messages import History, Message
 from ._meter import REPLY_PRIMER, Usage
 from ._trigger import Counters
@@ -226,8 +225,9 @@ class Track:
         self.searched = True
 
     def recall(self) -> None:
-        """Find the newest fold this list begins with, by content."""
+        """Find the newest fold this list begins with, by content, and where its messages stood in the session."""
         self.searched = True
+        self._place()
         for record in reversed(self._memory.records):
             for size, chain in ((record.size, record.chain), (record.reach, record.reach_chain)):
                 if 0 < size <= len(self.entries) and self.chain(size) == chain and not self._pins_lost(record, size):
@@ -236,6 +236,17 @@ class Track:
                     self._recount()
                     self.rounds = rounds_of(self.head)
                     return
+
+    def _place(self) -> None:
+        """Give the messages of a list that stood around an archived fold the positions they had."""
+        for chain, positions in reversed(self._memory.lists):
+            size = len(positions)
+            if 0 < size <= len(self.entries) and self.chain(size) == chain:
+                self.next_position = 0
+                for number, entry in enumerate(self.entries):
+                    entry.position = positions[number] if number < size else max(self.next_position, entry.position)
+                    self.next_position = max(self.next_position, entry.position + 1)
+                return
 
     def attach(self, record: Record, size: int) -> None:
         """Let `record` stand in for the first `size` messages from now on."""
@@ -270,10 +281,7 @@ class Track:
 
     def chain(self, size: int) -> bytes:
         """A hash over the content of the first `size` messages."""
-        total = blake2b(digest_size=16)
-        for entry in self.entries[:size]:
-            total.update(entry.content())
-        return total.digest()
+        return chain_of(self.entries[:size])
 
     def record_of(self, outcome_slots: Sequence[int | Entry], gone: Iterable[int], step: int, version: int) -> Record:
         """A fold of the list that goes out, as a record of the host's list.

@@ -8,10 +8,13 @@ session may be called from both.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+
+from .errors import ConfigError
 
 __all__ = ["Turnstile"]
 
@@ -26,15 +29,11 @@ class Turnstile:
         self._busy = False
         self._waiting: deque[Callable[[], None]] = deque()
 
-    @property
-    def busy(self) -> bool:
-        """Whether somebody is inside."""
-        return self._busy
-
     def enter(self) -> None:
         """Wait for a turn on this thread. Whoever enters must leave."""
         if self._enter():
             return
+        _check_no_loop()
         ready = threading.Event()
         if not self._enter(ready.set):
             try:
@@ -95,3 +94,18 @@ class Turnstile:
                 self._waiting.remove(grant)
                 return
         self.leave()
+
+
+def _check_no_loop() -> None:
+    """Waiting here would stop the event loop of this thread, and for ever when one of its tasks is inside."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigError(
+        "this session is busy with another call, and a sync verb would stop the event loop until that is done, perhaps "
+        "for ever; await the async form (apreflight), or run the sync one with asyncio.to_thread"
+    )

@@ -18,18 +18,20 @@ Rules:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ._guard import Patterns
-from ._held import Held, held_secrets
-from ._slices import LARGEST, in_slices
-from ._texts import without_secrets
-from ._values import REDACTED
-from ._walk import Walk
+from ._mark import REDACTED
 
-__all__ = ["LARGEST", "REDACTED", "Redactor", "held_secrets", "redact"]
+if TYPE_CHECKING:
+    from ._guard import Patterns
+    from ._held import Held
+
+__all__ = ["REDACTED", "Redactor", "held_secrets", "redact"]
+
+# The rules are many, and compiling them takes a while: they are imported when something is redacted, so that
+# `import compact` stays quick.
 
 
 class Redactor:
@@ -43,19 +45,24 @@ class Redactor:
 
     def __init__(self, enabled: bool = True, patterns: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
         self.enabled = enabled
-        self._patterns = Patterns(patterns)
-        self._held = Held(secrets)
+        self._patterns = _checked(tuple(patterns))
+        self._held = _sought(tuple(secrets))
 
     def redact(self, value: Any) -> Any:
         """The value without its secrets; the same object when it holds none. The input is never changed."""
         if not self.enabled:
             return value
+        from ._walk import Walk
+
         try:
             return Walk(self._text).clean(value)
         except RecursionError:
             return REDACTED
 
     def _text(self, text: str) -> str:
+        from ._slices import in_slices
+        from ._texts import without_secrets
+
         redacted = in_slices(text, self._held.clean) if self._held else text
         redacted = without_secrets(redacted)
         return self._patterns.clean(redacted) if self._patterns else redacted
@@ -66,7 +73,30 @@ def redact(value: Any) -> Any:
     return _of_environment(tuple(os.environ.items())).redact(value)
 
 
+def held_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of an environment that are secrets: those under telling names, and passwords in addresses."""
+    from ._held import held_secrets as find
+
+    return find(environ)
+
+
 @lru_cache(maxsize=4)
 def _of_environment(items: tuple[tuple[str, str], ...]) -> Redactor:
     """The redactor for an environment, made anew only when that has changed."""
     return Redactor(secrets=held_secrets(dict(items)))
+
+
+def _checked(patterns: tuple[str, ...]) -> Patterns | None:
+    if not patterns:
+        return None
+    from ._guard import Patterns
+
+    return Patterns(patterns)
+
+
+def _sought(secrets: tuple[str, ...]) -> Held | None:
+    if not secrets:
+        return None
+    from ._held import Held
+
+    return Held(secrets)

@@ -20,8 +20,8 @@ PLAIN: tuple[tuple[str, int, str], ...] = (
     # models, and what is built around them
     (_WORD, 12, "sk-"),
     (_WORD, 10, "gsk_ xai- pplx- nvapi- tvly- csk- jina_ llx- pcsk_ tgp_v1_ esecret_ e2b_ unkey_ lsv2_pt_ lsv2_sk_"),
-    (_ALNUM, 20, "hf_ api_org_ r8_ rpa_ phx_ phs_ fw_"),
-    (_HEX, 20, "sk_ fc- key- pubkey-"),
+    (_ALNUM, 20, "aio_ hf_ api_org_ r8_ rpa_ phx_ phs_ fw_"),
+    (_HEX, 16, "sk_ fc- key- pubkey-"),
     # forges, packages, builds
     (_ALNUM, 10, "ghp_ gho_ ghu_ ghs_ ghr_ ATBB"),
     (_WORD, 10, "github_pat_ CCIPAT_ CCIPRJ_ ATATT3x ATCTT3x sgp_ HRKU- dckr_pat_ dckr_oat_ pypi-AgE waka_ nfp_ nfc_"),
@@ -37,6 +37,8 @@ PLAIN: tuple[tuple[str, int, str], ...] = (
     (_WORD, 10, "GOCSPX-"),
     (_WORD, 18, "AIza ya29. 1//0 AQVN y0_ YCAJ YCM YCN YCO YCP"),
     (_ALNUM, 16, "LTAI"),
+    (_UPPER, 17, "GOOG1 SCW"),
+    (_WORD, 20, "sha256~ bce-v3/ALTAK- SWMTKN-1-"),
     (_ALNUM, 32, "AKID 4b1d"),
     (_HEX, 16, "dop_v1_ doo_v1_ dor_v1_ pul- sbp_ shpat_ shpca_ shppa_ shpss_ shpua_"),
     (_HEX, 16, "dapi"),
@@ -56,13 +58,18 @@ PLAIN: tuple[tuple[str, int, str], ...] = (
     (_WORD, 10, "sq0atp- sq0csp- duffel_live_ duffel_test_ rzp_live_ rzp_test_ FLWSECK_TEST- FLWSECK- ACCESS~"),
     (_WORD, 30, "EAAA EAAB EAAC EAAD EAAE EAAF EAAG EAAH EAAI EAAM IGQV IGQW"),
     (_ALNUM, 30, "EZAK EZTK"),
-    (_HEX, 24, "shippo_live_ shippo_test_ live_ test_"),
+    (_HEX, 24, "shippo_live_ shippo_test_"),
+    (_ALNUM, 28, "live_ test_"),
     # talking
     ("A-Za-z0-9-", 10, "xoxb- xoxp- xoxa- xoxr- xoxs- xoxo- xoxd- xoxc- xoxe- xapp- xwfp-"),
     ("A-Za-z0-9.-", 10, "xoxe."),
     (_WORD, 24, "xkeysib- xsmtpsib- mlsn."),
     # desks
-    (_WORD, 10, "lin_api_ lin_oauth_ ntn_ figd_ figu_ figo_ figoh_ PMAK- CFPAT- fio-u- dbtc_ dbts_ dbtu_ p8e- dnkey-"),
+    (
+        _WORD,
+        10,
+        "lin_api_ lin_oauth_ ntn_ figd_ figu_ figo_ figoh_ PMAK- PMAT- CFPAT- fio-u- dbtc_ dbts_ dbtu_ p8e- dnkey-",
+    ),
     (_DOTTED, 16, "tfp_ snyk_uat. snyk_sat."),
     (_ALNUM, 16, "sm_aat_ sm_pat_ sm_sat_"),
     (_ALNUM, 25, "secret_"),
@@ -72,6 +79,7 @@ PLAIN: tuple[tuple[str, int, str], ...] = (
     (_UPPER, 20, "AGE-SECRET-KEY-1 AGE-SECRET-KEY-PQ-1"),
     ("A-Z0-9-", 20, "A3-"),
     (_WORD, 40, "gAAAAA"),
+    (_BASE64, 30, "dG9rO"),
 )
 """The letters that may follow, the least number of them, and the starts."""
 
@@ -86,6 +94,7 @@ SHAPED: Mapping[str, str] = {
     "eyJ": r"[A-Za-z0-9_-]{6,2048}\.(?:eyJ)?[A-Za-z0-9_-]{4,2048}(?:\.[A-Za-z0-9_-]{0,8192}){0,3}",
     # A private key in base64 once more, as Kubernetes keeps it; certificates and public keys start otherwise.
     "LS0tLS1CRUdJTi": r"(?!BDRVJU|BQVUJM|BSU0EgUFVC|BTU0gyIFBV)[A-Za-z0-9+/=_-]{20,2048}",
+    **dict.fromkeys("SUA SAA SOA SNA SCA".split(), r"[A-Z2-7]{55}(?![A-Z0-9])"),
     "SG.": r"[A-Za-z0-9_-]{16,2048}\.[A-Za-z0-9_-]{8,2048}",
     "pat": r"[A-Za-z0-9]{14}\.[a-f0-9]{20,2048}|\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9]{12,2048}(?:\.[A-Za-z0-9]+)?",
     "sat.": r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9]{12,2048}(?:\.[A-Za-z0-9]+)?",
@@ -117,6 +126,7 @@ SPOTTED: Mapping[str, str] = {
     ".atlasv1.": r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{20,}",
     "Q~": r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{14,}",
     "-us": r"[0-9a-f]{32}-us[0-9]{1,2}(?![A-Za-z0-9])",
+    "NRAL": r"[0-9A-Za-z]{32,36}(?:FFFF)?NRAL(?![A-Za-z0-9])",
     "_mmk": r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk",
     "AZDO": r"(?<![A-Za-z0-9])[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}(?![A-Za-z0-9])",
     "JQQJ99": r"(?<![A-Za-z0-9])[A-Za-z0-9]{40,60}JQQJ99[A-Za-z0-9]{20,30}",
@@ -128,7 +138,7 @@ SPOTTED: Mapping[str, str] = {
     "/api/webhooks/": r"(?<=/api/webhooks/)[0-9]{16,20}/[A-Za-z0-9_-]{20,}",
     ".office.com/webhook": r"(?<=\.office\.com/)webhook[a-z0-9]*/[A-Za-z0-9_@/-]{30,}",
     "hooks.zapier.com/": r"(?<=hooks\.zapier\.com/)hooks/catch/[0-9]+/[a-z0-9]{6,}",
-    "hook.": r"(?<=\.make\.com/)[a-z0-9]{24,}",
+    ".make.com/": r"(?<=\.make\.com/)[a-z0-9]{24,}",
     "BEGIN OpenVPN Static key": r"(?<=BEGIN OpenVPN Static key V1-----)[0-9a-f\s\\rn]{32,4096}",
 }
 """Tokens whose telling literal stands in their middle or at their end, and links that are secrets: literal, whole

@@ -57,13 +57,22 @@ def _command(literals: str, command: str, flag: str, is_secret: Callable[[str], 
 
 FRAMES: tuple[Frame, ...] = (
     # headers
-    Frame(("bearer",), r"[Bb](?i:earer)[ \t]{1,4}(?P<value>[A-Za-z0-9._~+/=-]{8,4096})", _credentials),
+    Frame(
+        ("bearer",),
+        r"[Bb](?i:earer)(?:[ \t]{1,4}|\\?[\"']?[ ]?[:=][ ]?\\?[\"']?)(?P<value>[A-Za-z0-9._~+/=-]{8,4096})",
+        _credentials,
+    ),
     Frame(
         ("cookie",),
         r"[Cc](?i:ookie2?):[ \t]{0,4}(?P<value>[^\s=\"'\\;<>]{1,128}=[^\r\n\"'\\]{1,8192})",
         cookie_is_secret,
     ),
     Frame((" -b ", "--cookie"), rf"[ \"'](?:-b|--cookie)[ =]{_ARGUMENT}", cookie_is_secret),
+    Frame(
+        ("response=", "mac=", "oauth_signature=", "passworddigest="),
+        r"(?:response|cnonce|\bmac|oauth_signature|PasswordDigest)=\\{0,3}\"(?P<value>[A-Za-z0-9+/=%_-]{8,512})",
+        _credentials,
+    ),
     # commands that take a password without saying so
     Frame(
         ("curl",),
@@ -84,11 +93,19 @@ FRAMES: tuple[Frame, ...] = (
     ),
     Frame((" -p",), rf"(?:-u|-U|--user(?:name)?)[ =]?\S{{1,64}} -p(?:[ =]|ass(?:word)?[ =])?{_ARGUMENT}", looks_chosen),
     Frame(
-        ("auth=(", "auth(", "authenticate(", ".login("),
-        rf"(?:\bauth=\(|[Aa]uth(?:enticate)?\(|\.login\()[ ]?[\"'][^\s\"'\\]{{1,128}}[\"'],[ ]?{_LITERAL}",
+        ("auth=(", "auth(", "authenticate(", "authentication(", ".login(", "credential(", "credentials("),
+        r"(?:\bauth=\(|[Aa]uth(?:enticate|entication)?\(|[Cc]redentials?\(|\.login\()[ ]?"
+        rf"(?:[\"'][^\n\"'\\]{{1,128}}[\"'],[ ]?){{1,3}}{_LITERAL}(?=[\"'][ ]?\))",
+    ),
+    Frame(
+        ("new pdo(", "mysqli", "getconnection(", "pg_connect("),
+        r"(?:new PDO|mysqli(?:_connect)?|getConnection)\([ ]?(?:[\"'][^\n\"']{1,200}[\"']|[$\w.]{1,64}),[ ]?"
+        rf"[\"'][^\s\"'\\]{{1,64}}[\"'],[ ]?{_LITERAL}",
     ),
     _command("sshpass", "sshpass", r"-p(?:[ =]|\\?\", ?)?"),
-    _command("login", r"(?:docker|podman|az|helm|buildah|skopeo|oc|cf|registry)\b[^\n|;]{0,40}\blogin", "-p[ =]"),
+    _command(
+        "docker podman helm buildah skopeo", r"(?:docker|podman|helm|buildah|skopeo)\b[^\n|;]{0,40}\blogin", "-p[ =]"
+    ),
     _command("redis-cli", "redis-cli", "(?:-a|--pass)[ =]"),
     _command("mongo", "mongo[a-z]*", "-p[ =]?", looks_chosen),
     _command("ldap", "ldap[a-z]+", "-w[ ]", looks_chosen),
@@ -100,7 +117,34 @@ FRAMES: tuple[Frame, ...] = (
     Frame(("smbclient", "rpcclient"), r"-U[ ]?[\"']?[\w.\\-]{1,64}%(?P<value>[^\s\"']{1,128})"),
     _command("openssl", "openssl", "-(?:k|K|pass)[ ](?!pass:|env:|file:|stdin)"),
     Frame(("pass:",), r"-pass(?:in|out)?[ ]\\{0,3}[\"']?pass:(?P<value>[^\s\"'\\]{1,128})"),
-    Frame(("htpasswd",), rf"\bhtpasswd[ ]-[a-zA-Z]{{0,8}}b[a-zA-Z]{{0,8}}[ ]\S{{1,256}}[ ]\S{{1,64}}[ ]{_ARGUMENT}"),
+    Frame(
+        ("htpasswd",),
+        r"\bhtpasswd[ ](?:-[a-zA-Z]{0,8}n[a-zA-Z]{0,8}[ ]|-[a-zA-Z]{0,8}b[a-zA-Z]{0,8}[ ]\S{1,256}[ ])"
+        rf"\S{{1,64}}[ ]{_ARGUMENT}",
+    ),
+    Frame(
+        ("rabbitmqctl",), rf"\brabbitmqctl[ ](?:add_user|change_password|authenticate_user)[ ]\S{{1,64}}[ ]{_ARGUMENT}"
+    ),
+    Frame(("--oauth2-bearer",), rf"--oauth2-bearer[ =]{_ARGUMENT}"),
+    Frame((" -a ", "--auth "), rf"\bhttps?[ ](?:-\S{{1,20}}[ ]){{0,3}}(?:-a|--auth)[ ]{_USER}{_ARGUMENT}", _no_number),
+    _command("secretsmanager keyvault", "secretsmanager|keyvault", "(?:--secret-string|--value)[ =]", looks_chosen),
+    Frame(("secret set",), rf"\bsecret set\b{_MORE}(?:--body|-b|--value)[ =]{_ARGUMENT}", looks_chosen),
+    _command("securestring", "ssm", "--value[ =]"),
+    Frame(("vault login", "snyk auth"), rf"\b(?:vault login|snyk auth)[ ](?:token=)?(?!-){_ARGUMENT}", _random),
+    Frame(("net use",), r"\bnet use[ ][^\n]{1,80}?[ ](?P<value>[^\s\"'\\/:*]{4,64})[ ]/user:"),
+    # Oracle: user/password@service
+    Frame(
+        ("sqlplus", "connect ", "conn ", ":thin:"),
+        r"(?:sqlplus(?:[ ]-[a-zA-Z]{1,8}){0,3}[ ]|[Cc](?i:onn(?:ect)?)[ ]|:thin:)[\w$]{1,64}/"
+        r"(?P<value>[^\s\"'/@]{3,64})@",
+    ),
+    Frame(("pwd={", "password={"), r"(?i:pwd|password)=\{(?P<value>[^{}\n\"']{3,128})\}", looks_chosen),
+    # the fallback of a reference
+    Frame(
+        ("${",),
+        r"\$\{[A-Za-z_]?[\w.]{0,64}(?i:pass|pwd|secret|token|key)\w{0,32}:-?(?P<value>[^}\s\"']{6,256})\}",
+        looks_chosen,
+    ),
     Frame(("<<<",), rf"--(?:with-token|password-stdin)[ ]{{0,2}}<<<[ ]{{0,2}}{_ARGUMENT}"),
     Frame(
         ("-stdin", "chpasswd", "--with-token", "sudo -s"),
@@ -108,7 +152,7 @@ FRAMES: tuple[Frame, ...] = (
         r"[^\n|]{0,80}(?:-stdin|chpasswd|--with-token|sudo -S)",
     ),
     Frame(
-        ("net use", "net user"),
+        ("net use",),
         rf"\bnet (?:use\b[^\n]{{0,80}}/user:\S{{1,64}}|user[ ]{{1,4}}\S{{1,64}})[ ]{{1,4}}(?!/){_ARGUMENT}",
     ),
     Frame(("wpa_passphrase",), rf"\bwpa_passphrase[ ]{{1,4}}\S{{1,64}}[ ]{{1,4}}{_ARGUMENT}"),
@@ -120,8 +164,15 @@ FRAMES: tuple[Frame, ...] = (
         r"[Ii](?i:dentified[ \t]{1,4}(?:with[ \t]{1,4}\S{1,40}[ \t]{1,4})?(?:by|as)[ \t]{1,4}(?:password[ \t]{1,4})?)"
         + _LITERAL,
     ),
+    Frame(("identified by",), r"[Ii](?i:dentified by)[ ](?P<value>[^\s\"';,()<>]{3,64})(?=[;\s]|\Z)", looks_chosen),
+    Frame(("pragma key", "pragma rekey"), rf"(?i:pragma (?:re)?key)[ ]?=[ ]?{_LITERAL}"),
     Frame(("set password",), rf"[Ss](?i:et password\b[^=\n;]{{0,80}}=[ \t]{{0,4}}(?:password\()?){_LITERAL}"),
     Frame(("password '", 'password "'), rf"[Pp](?i:assword)[ ]{_LITERAL}(?=[\"'][ \t]{{0,4}}(?:[;,)\n]|\Z|[A-Z]))"),
+    # the words that restore a wallet
+    Frame(
+        ("mnemonic", "seed phrase", "seed_phrase", "seedphrase", "recovery phrase", "recovery_phrase"),
+        r"(?i:mnemonic|phrase|seed)\w{0,8}[\"']?[ ]?[:=][ ]?\\{0,3}[\"']?(?P<value>[a-z]{3,8}(?: [a-z]{3,8}){11,23})\b",
+    ),
     # signatures: whoever knows the whole address may open it
     Frame(("sig=",), r"[?&;]sig=(?P<value>[A-Za-z0-9%+/=_-]{16,512})"),
     Frame(("signature=",), r"[Ss](?i:ignature)=(?P<value>[A-Za-z0-9%+/=_~-]{32,512})", _random),

@@ -17,12 +17,12 @@ from time import perf_counter
 
 from ..errors import ConfigError
 from ._danger import MANY, danger
+from ._mark import REDACTED
 from ._slices import in_slices
-from ._values import REDACTED
 
 __all__ = ["Patterns"]
 
-_SLICE = 4096
+_SLICE = 2048
 _SECONDS, _SECONDS_PER_CHARACTER = 0.25, 1e-6
 """What all patterns together may take for a text."""
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote, quote_plus
 
 from ..errors import ConfigError
-from ._assigned import is_secret
+from ._judge import is_secret
+from ._mark import REDACTED
 from ._names import telling
-from ._values import REDACTED, harmless, looks_random
+from ._values import harmless, looks_random
 
 __all__ = ["Held", "held_secrets"]
 

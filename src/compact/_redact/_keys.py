@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ._values import REDACTED
+from ._mark import REDACTED
 
 __all__ = ["without_private_keys"]
 

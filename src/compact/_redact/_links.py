@@ -7,20 +7,33 @@ Must never: let a quoted value run over a quote that may end a text around it: J
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-__all__ = ["ITEM", "LINK", "LOOSE", "OPENING", "SCHEME", "end_of_quoted", "is_inside_text"]
+from ._mark import REDACTED
+from ._names import Telling
+
+__all__ = ["ITEM", "LINK", "LOOSE", "OPENING", "SCHEME", "SETTING", "Named", "Span", "end_of_quoted", "is_inside_text"]
 
 _COLOUR = r"(?:(?:\x1b|\\u001b|\\x1b|\\033|\\e)\[[0-9;]{0,12}m){0,3}"
 _BLANKS = r"(?:\s|\\[nrt]){0,60}"
 _GAP = r"[ \t]{0,4}"
 _QUOTE = r"\\{0,7}[\"'`]"
-_VALUE = rf"(?:{_QUOTE})?[vV]alue(?:{_QUOTE})?{_GAP}[:=]{_GAP}"
-_TYPE = r"(?:&?(?:'static )?str(?:ing)?|String|char|SecretStr|Text|bytes|Any|Optional\[str\]|string \| \w+|str \| None)"
+_VALUE = rf"(?:{_QUOTE})?(?:default_?)?[vV]alue(?:{_QUOTE})?{_GAP}[:=]{_GAP}"
+_SIGN = r"(?:=>|:=|::=|\|\|=|\?\??=|[.+]=|<<?-|=(?![=~])|:(?![:=])|%3[AD])"
+_ATTRIBUTES = r"(?:[ \t]{1,4}[a-z-]{1,20}=[\"'][^\"'<>\n]{0,80}[\"']){0,4}"
+_TYPE = (
+    rf"(?:{_GAP}:{_GAP}[A-Za-z_&][\w.\[\]|<>?&' ]{{0,40}}?|[ \t](?:string|String|As String|\w{{3,12}}\(\w{{1,4}}\))"
+    r"|\[[0-9]{0,5}\]|[ \t]\{ get; (?:private )?(?:set|init); \})?"
+)
 
 LINK = re.compile(
     rf"(?P<close>{_QUOTE})?(?:"
     # {"name": "DB_PASSWORD", "value": …}, a name and a value on two lines of YAML, <add key="X" value=…
-    rf"(?P<pair>{_GAP},?{_BLANKS}{_VALUE})"
+    rf"(?P<pair>{_GAP},?{_ATTRIBUTES}{_BLANKS}{_VALUE})"
+    # process.env.API_KEY || "…", os.environ.get("API_KEY") or "…", "password" to "…", getPassword() { return "…"
+    rf"|(?P<fallback>[)\]]{{0,2}}{_GAP}(?:\|\||\?\?|\?:|\bor\b){_GAP}|[ \t]to[ \t]|[)]\.\w{{4,10}}\({_GAP}"
+    rf"|[)]\.value{_GAP}={_GAP}"
+    rf"|(?:\(\w{{0,20}}\)[^\n\"'`]{{0,40}}|{_GAP}:{_BLANKS})\breturn[ \t])(?={_QUOTE})"
     # {"password": {"value": …
     rf"|(?P<nested>{_GAP}:{_BLANKS}\{{{_BLANKS}{_VALUE})"
     # variable "db_password" { default = …
@@ -29,15 +42,20 @@ LINK = re.compile(
     # password: |⏎
     rf"|(?P<block>{_GAP}:[ \t]{{1,4}}[|>][+-]?[ \t]{{0,8}}(?:\r?\n|\\n)[ \t]{{1,32}})"
     # password: str = "…", char password[32] = "…"
-    rf"|(?P<typed>(?:\[[0-9]{{0,5}}\])?(?:{_GAP}:)?{_GAP}{_TYPE}?{_GAP}=(?![=>~])[ \t]{{0,8}})(?=[\w@&]{{0,4}}[\"'`\\])"
+    rf"|(?P<typed>{_TYPE}{_GAP}=(?![=>~])[ \t]{{0,8}})(?=(?:[\w.:\[\]&]{{1,40}}\()?[\w@&]{{0,4}}[\"'`\\])"
     rf"|(?P<compare>{_GAP}(?:===?|!==?){_GAP})"
-    rf"|(?P<sign>\]?{_COLOUR}[ \t]{{0,32}}(?:=>|:=|::=|\?=|<-|=(?![=~])|:(?![:=]))[ \t]{{0,32}}{_COLOUR})"
+    r"|(?P<next>[ \t]{0,4}:[ \t]{0,4}\r?\n\r?\n?(?=[^\s-]))"
+    r"|(?P<below>[ \t]{0,4}:[ \t]{0,4}\r?\n(?=[ \t]))"
+    # The bold of Markdown, tags of HTML, colours of a terminal, anchors and tags of YAML may stand around a sign.
+    rf"|(?P<sign>\]?(?:\*\*|</[a-z]{{1,8}}>)?{_COLOUR}[ \t]{{0,32}}{_SIGN}"
+    rf"(?:\*\*|</[a-z]{{1,8}}>)?[ \t]{{0,32}}{_COLOUR}(?:&[\w-]{{1,32}}[ ]|!![a-z]{{1,12}}[ ])?)"
+    r"|(?P<field>[,;])(?=[^\s,;\"'`]{6,512}[ \t]{0,4}(?:\r?\n|\Z))"
     rf"|(?P<comma>{_GAP},{_BLANKS})(?={_QUOTE})"
-    rf"|(?P<call>\({_GAP})(?={_QUOTE})"
+    rf"|(?P<call>[({{]{_GAP})(?={_QUOTE})"
     r"|(?P<cell>[ \t]{0,32}(?:\||->|→)[ \t]{1,32})"
     r"|(?P<says>[ \t](?:is|was|are|reads|set to|be)(?:[ \t]?:|[ \t]now)?[ \t])"
-    r"|(?P<element>>)(?=[^<>\n]{1,4096}</)"
-    r"|(?P<gap>[ \t]{1,8})"
+    r"|(?P<element>>|</key>\s{0,16}<string>)(?=[^<>\n]{1,4096}</)"
+    r"|(?P<gap>[ \t]{1,8})(?=[\"'`\\]|\S{5})"
     r")"
 )
 """What stands between a name and its value; the name of the last group says which kind of link it is."""
@@ -47,7 +65,7 @@ LOOSE = frozenset("compare comma call says gap cell".split())
 
 OPENING = re.compile(
     r"(?P<call>(?:new[ \t])?[A-Za-z_\[\]&][\w.:\[\]]{1,40}\([ \t]{0,4})?"
-    r"[bBrRuUfFL@$]{0,2}(?P<slashes>\\{0,7})(?P<quote>[\"'`])"
+    r"[bBrRuUfFLN@$]{0,2}(?P<slashes>\\{0,7})(?P<quote>[\"'`])(?:(?P=quote){2})?"
 )
 """The quote that opens a value, and the call it may stand in."""
 
@@ -57,8 +75,41 @@ ITEM = re.compile(rf"[\[,]{_BLANKS}(?P<call>(?!))?(?P<slashes>\\{{0,7}})(?P<quot
 SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key|digest|negotiate|splunk|ssws|key)[ \t]+", re.IGNORECASE)
 """The scheme before credentials, which may stay."""
 
+# Where only a blank may stand between a name and its value: `ENV X …`, `#define X …`; quoted, in SQL too.
+SETTING = (
+    r"(?:#define|ENV|ARG|setenv|setx|export|configure set|config set|set -g?x|set \$|setq|def|define|defvar"
+    r"|set_header|add_header|SetEnv|fastcgi_param|Header set)[ \t]{1,4}"
+)
+
 _ANY_QUOTE = re.compile(r"(?<!\\)(?P<slashes>\\*+)(?P<quote>[\"'`])|\n")
 _LONGEST_VALUE = 8192
+
+
+class Named(NamedTuple):
+    """A telling name in a text, and the link behind it."""
+
+    text: str
+    at: int
+    """Where the name starts."""
+    name: str
+    strength: Telling
+    link: re.Match[str]
+
+    @property
+    def kind(self) -> str:
+        return self.link.lastgroup or ""
+
+    @property
+    def is_flag(self) -> bool:
+        return self.name.startswith("-")
+
+
+class Span(NamedTuple):
+    """What goes: from `start` to `end` of the text, and what comes instead."""
+
+    start: int
+    end: int
+    mark: str = REDACTED
 
 
 def end_of_quoted(text: str, start: int, slashes: int, quote: str) -> int:

@@ -16,7 +16,10 @@ from ._values import word_list
 
 __all__ = ["LITERALS", "Telling", "telling"]
 
-LITERALS = tuple("pass pwd secret token auth cookie cred key pw psk jwt sess kennwort senha парол 密码".split())
+LITERALS = tuple(
+    "pass pwd psw pword pw secret token auth cookie cred key psk jwt sess salt _pat kennwort wachtwoord "
+    "senha парол 密码".split()
+)
 """What every telling name holds, in lower case."""
 
 
@@ -37,13 +40,16 @@ class Telling(IntEnum):
 _WHICH = frozenset(
     "value val base prod production live dev development test testing staging stage qa old new current previous b64 "
     "base64 str plain plaintext raw default primary secondary main backup temp tmp confirmation confirm again repeat "
-    "verify first second one two a b env override encoded decoded bytes hex".split()
+    "verify first second one two a b env override encoded decoded bytes hex admin root db database app master postgres "
+    "mysql redis smtp ftp ssh ldap mail email local remote us eu v set".split()
 )
 """Words behind the telling one that only say which one it is."""
 
-_PASSWORDS = tuple("password passwd passphrase passwort kennwort passcode pwd senha пароль 密码".split())
+_PASSWORDS = tuple(
+    "password passwd pswd passwrd pword wachtwoord passphrase passwort kennwort passcode pwd senha пароль 密码".split()
+)
 _WHOLE_PASSWORDS = frozenset(
-    "pass pw psk userpass dbpass sshpass rootpass adminpass keypass storepass bindpw rootpw "
+    "pass pw psk psw userpass dbpass sshpass rootpass adminpass keypass storepass bindpw rootpw "
     "mypass smtppass mailpass ftppass requirepass masterauth passkey".split()
 )
 _PARTS_OF_PASSWORDS = frozenset("word code phrase".split())
@@ -51,14 +57,14 @@ _SECRETS = tuple(
     "secret token apikey accesskey secretkey privatekey authkey sharedkey accountkey credential cookie masterkey "
     "signingkey encryptionkey appkey clientkey licensekey servicekey".split()
 )
-_WHOLE_SECRETS = frozenset("credentials creds cred authorization authentication".split())
-_WEAK = frozenset("auth jwt sessionid phpsessid jsessionid".split())
+_WHOLE_SECRETS = frozenset("pat bearer credentials creds cred authorization authentication".split())
+_WEAK = frozenset("auth jwt salt pepper sessionid phpsessid jsessionid".split())
 _KINDS_OF_KEY = frozenset(
     "api access private secret auth account signing sign encryption encrypt decryption crypto cipher master app "
-    "application shared storage service license subscription admin root client consumer deploy webhook hmac aes des "
+    "application shared service license subscription admin root client consumer deploy webhook hmac aes des "
     "jwt session server ingest ingestion integration instrumentation function functions routing ssh rsa tls ssl host "
     "developer dev user merchant project sdk write read bot age seed recovery management query search insert "
-    "restricted personal org".split()
+    "restricted personal org unseal preshared priv signature cookie fcm push".split()
 )
 _VENDORS = frozenset(
     "adafruit adobe airtable alchemy algolia alibaba amplitude anthropic asana atlassian aws azure beamer bitbucket "
@@ -74,10 +80,11 @@ _VENDORS = frozenset(
 )
 """Vendors whose keys show nothing by themselves."""
 
+_PUBLIC = frozenset("public pub publishable".split())
 _NO_SECRET_KEY = frozenset(
-    "public pub publishable primary foreign partition sort range hash cache map dict sorting index unique composite "
+    "primary foreign partition sort range hash cache map dict sorting index unique composite "
     "natural group lookup i18n translation locale registry hot shortcut keyboard arrow object bucket file row column "
-    "field".split()
+    "field idempotency event message trace".split()
 )
 _NO_SECRET_TOKEN = frozenset(
     "page next prev previous continuation continue sync cursor eos bos pad unk sep cls mask special stop start end "
@@ -92,14 +99,16 @@ def telling(name: str) -> Telling:
     if name.strip("-.") == "PASS":  # what a run of tests says
         return Telling.NOTHING
     words = word_list(name)
-    while len(words) > 1 and (words[-1] in _WHICH or words[-1].isdigit()):
+    while len(words) > 1 and (words[-1] in _WHICH or words[-1] in _VENDORS or words[-1].isdigit()):
+        words.pop()
+    if words[-1:] == ["string"] and words[-2:-1] == ["secret"]:
         words.pop()
     last, before = words[-1] if words else "", frozenset(words[:-1])
     plural = len(last) > 4 and last.endswith("s")
     single = last[:-1] if plural or last == "keys" else last
     if single == "key":
-        return _key(words[:-1], before, screaming=name.isupper())
-    if before & {"public", "existing"}:
+        return _key(words[:-1], before)
+    if before & (_PUBLIC | {"existing", "pull"}):
         return Telling.NOTHING
     if single.endswith(_PASSWORDS) or last in _WHOLE_PASSWORDS or (single in _PARTS_OF_PASSWORDS and "pass" in before):
         return Telling.PASS
@@ -112,9 +121,11 @@ def telling(name: str) -> Telling:
     return Telling.WEAK if last in _WEAK else Telling.NOTHING
 
 
-def _key(words: list[str], before: frozenset[str], *, screaming: bool) -> Telling:
-    if not words or before & _NO_SECRET_KEY:
+def _key(words: list[str], before: frozenset[str]) -> Telling:
+    if not words or before & _PUBLIC:
         return Telling.NOTHING
-    if words[-1] in _KINDS_OF_KEY or before & _VENDORS or "secret" in before:
+    if words[-1] in _KINDS_OF_KEY or "secret" in before:
         return Telling.STRONG
-    return Telling.WEAK if screaming else Telling.NOTHING
+    if before & _NO_SECRET_KEY:
+        return Telling.NOTHING
+    return Telling.STRONG if before & _VENDORS else Telling.WEAK

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from functools import cache
 
 from ._frames import FRAMES
-from ._values import REDACTED, harmless, looks_random
+from ._mark import REDACTED
+from ._prefilter import any_of
+from ._values import harmless, looks_random
 
 __all__ = ["without_framed"]
 
@@ -39,12 +41,21 @@ def without_framed(text: str) -> str:
     twin = text.lower()
     if "://" in text and "@" in text:
         text = _DATABASE.sub(_in_address, _ADDRESS.sub(_in_address, text))
-    for number, frame in enumerate(FRAMES):
-        if any(literal in twin for literal in frame.literals):
+    pattern, within = _literals()
+    present = {literal for found in set(pattern.findall(twin)) for literal in within[found]}
+    for number, frame in enumerate(FRAMES if present else ()):
+        if not present.isdisjoint(frame.literals):
             text = _framed(text, _compiled(number), frame.is_secret)
     if "kind:" in twin and "secret" in twin:
         text = _MANIFEST.sub(_in_manifest, text)
     return text
+
+
+@cache
+def _literals() -> tuple[re.Pattern[str], dict[str, list[str]]]:
+    """All literals of frames as one pattern, and for each those that stand in it: a match hides them."""
+    literals = {literal for frame in FRAMES for literal in frame.literals}
+    return re.compile(any_of(literals)), {one: [other for other in literals if other in one] for one in literals}
 
 
 @cache

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from ._values import REDACTED
+from ._mark import REDACTED
 
 __all__ = ["LARGEST", "in_slices"]
 

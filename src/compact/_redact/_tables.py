@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from ._assigned import is_secret
+from ._judge import is_secret
+from ._mark import REDACTED
 from ._names import telling
-from ._values import REDACTED
 
 __all__ = ["without_columns"]
 
@@ -20,6 +20,7 @@ _INSERT = re.compile(
     r"(?i:\binsert[ \t]+into[ \t]+[^\s(]{1,128})\s{0,8}\((?P<names>[^()]{1,512})\)\s{0,8}(?i:values)\s{0,8}"
     rf"(?P<rows>{_ROW}(?:\s{{0,8}},\s{{0,8}}{_ROW}){{0,256}}+)"
 )
+_QUOTED = re.compile(r"'((?:[^'\n\\]|''|\\.)++)'|\"([^\"\n]++)\"")
 _ROWS, _FIELDS = re.compile(_ROW), re.compile(_FIELD)
 
 
@@ -44,9 +45,8 @@ def _row(row: re.Match[str], names: list[str]) -> str:
     if len(fields) != len(names):
         return row[0]
     for name, field in reversed(list(zip(names, fields, strict=True))):
-        quote = field[0].strip()[:1]
-        value = field[0].strip()[1:-1]
-        if quote in ("'", '"') and telling(name) and is_secret(name, value, telling(name)):
-            start = inner.index(quote, field.start()) + 1
-            inner = inner[:start] + REDACTED + inner[start + len(value) :]
+        quoted = _QUOTED.search(inner, field.start(), field.end())
+        if quoted and telling(name) and is_secret(name, quoted[1] or quoted[2], telling(name)):
+            start, end = quoted.span(1 if quoted[1] is not None else 2)
+            inner = inner[:start] + REDACTED + inner[end:]
     return f"({inner})"

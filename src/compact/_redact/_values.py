@@ -1,6 +1,6 @@
 """What a value looks like, whatever it is called.
 
-Owns: the mark that takes a secret's place; which values are placeholders, references, code or prose; which look random.
+Owns: which values are placeholders, references, code or prose; which look random.
 Must never: know the names that values stand under, or remember a value.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 
 __all__ = [
-    "REDACTED",
     "cookie_is_secret",
     "drawn_by_lot",
     "harmless",
@@ -21,9 +20,6 @@ __all__ = [
     "word_list",
 ]
 
-REDACTED = "<REDACTED>"
-"""What stands in the place of a secret."""
-
 _STAND_INS = frozenset(
     """
     none null nil undefined void true false yes no on off str string text int integer number float bool boolean bytes
@@ -33,7 +29,8 @@ _STAND_INS = frozenset(
     change_me change-me changeit placeholder value bearer basic digest negotiate here n/a access refresh id session
     cookie public private input output auto manual never always prompt ask env file stdin vault keyring keychain plain
     same sha256 sha512 md5 aws4-hmac-sha256 bcrypt scrypt argon2 pbkdf2 hmac rsa ecdsa ed25519 aes char varchar self
-    this other left right
+    passwort kennwort wachtwoord senha parola clave jeton heslo salasana haslo motdepasse
+    this other left right include same-origin omit unused ignored oauth2 oauth saml ldap kerberos jwt
     """.split()
 )
 _TELLING_WORDS = frozenset(
@@ -51,8 +48,8 @@ _STANDS_FOR = re.compile(
     r"|#[0-9a-fA-F]{3,8}|[\^~<>=v]{0,2}[0-9]+(?:\.[0-9x*]+){1,12}(?:-[a-z0-9.]+)?"
     r"|[<>^]?0?[0-9]{1,3}(?:\.[0-9]+)?[bcdeEfFgGnosxX%]"
     # a variable, a hole of a template, an argument of a statement
-    r"|\$\{.*|\$\(.*|\$[A-Za-z_][\w.:]*|\$[0-9]|\{\{?.*\}?\}|%\w+%|%\(\w+\)s|%[-0-9.]*[sdrvqx]|:[a-z_]\w*|@[A-Za-z_.]\w*"
-    r"|#\{.*|!\w+.*|ENC\[.*|\{cipher\}.*"
+    r"|\$\{.*|\$\(.*|\$[A-Za-z_][\w.:]*|\$[0-9]|\{\{?.*\}?\}|%\w+(?:\([^()]*\))?%|[0-]{6,}|%\(\w+\)s|%[-0-9.]*[sdrvqx]|:[a-z_]\w*|@[A-Za-z_./][\w./-]*"
+    r"|#\{.*|!\w+.*|ENC[\[(].*|\{cipher\}.*"
     # what is kept elsewhere
     r"|(?:env|file|vault|ssm|op|gcp-secret|secretref|keyvault|awskms|ref|ref\+\w+|arn|keyring|projects)[:/].*"
     r"|(?:process\.env|os\.environ|os\.getenv|System\.getenv|ENV|env|secrets|vars?|data|local|self|this|config|settings)"
@@ -71,6 +68,8 @@ _HOLDS = re.compile(
     # holes of templates, and signs that only regular expressions have
     r"\{\{.*\}\}|\$\{.*\}|<[a-zA-Z][\w -]*>|\{[A-Za-z_][\w.]*(?:![rsa])?(?::[^{}]*)?\}"
     r"|\\[wdsbWDS]|\[\^|\(\?[:=!P]|\][+*]|\.\*"
+    # rules that a form checks
+    r"|\b(?:required|nullable|confirmed)\||\|(?:min|max):[0-9]"
     # words that only placeholders have
     r"|(?i:\b(?:your|my|the|some|an?)[_ -].*(?:key|token|secret|password|passwd|pass|id|here|value|name)\b"
     r"|(?:your|insert|replace|enter|change|put|add)[_ -]?(?:your|me|this|it|here|with|the|a)?[_ -]"
@@ -115,7 +114,7 @@ def prose(value: str) -> bool:
         return False
     plain = [word.strip(".,:;!?()'\"*`…-") for word in words]
     if len(words) == 1:
-        return words[0].istitle() and plain[0].isalpha() and len(words[0]) > 3
+        return plain[0].isalpha() and ((words[0].istitle() and len(words[0]) > 3) or not words[0].isascii())
     low = {word.lower() for word in plain}
     if not low.isdisjoint(_STOP_WORDS) or not low.isdisjoint(_TELLING_WORDS):
         return True
@@ -188,7 +187,8 @@ def _drawn(part: str) -> bool:
 
 def is_count(name: str, value: str, *, number: bool = False) -> bool:
     """Whether a number is a mere count: a short one, or any that fits a counter of tokens."""
-    return value.isdigit() and len(value) < (10 if "token" in name.lower() else 4 if number else 0)
+    most = 9 if "token" in name.lower() else 6 if name.lower() == "pass" else 3 if number else 0
+    return value.isdigit() and len(value) <= most
 
 
 _COOKIE = re.compile(r"([^=;\s]{1,128})=([^;]*)")

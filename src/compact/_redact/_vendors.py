@@ -12,11 +12,12 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from functools import cache
 
 from ._formats import PLAIN, SHAPED, SPOTTED
-from ._values import REDACTED, drawn_by_lot, stands_in
+from ._mark import REDACTED
+from ._prefilter import any_of
+from ._values import drawn_by_lot, stands_in
 
 __all__ = ["without_vendor_tokens"]
 
@@ -76,11 +77,7 @@ def _rests() -> dict[str, str]:
 
 @cache
 def _starts(before: str) -> re.Pattern[str]:
-    """All starts as one pattern, longest first, grouped by their first letter: so few are tried at a place."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for start in sorted(_rests(), key=len, reverse=True):
-        groups[start[0]].append(re.escape(start[1:]))
-    return re.compile(before + "(" + "|".join(f"{re.escape(a)}(?:{'|'.join(b)})" for a, b in groups.items()) + ")")
+    return re.compile(f"{before}({any_of(_rests())})")
 
 
 @cache

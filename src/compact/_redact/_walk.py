@@ -13,14 +13,16 @@ import json
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from ._assigned import is_secret
+from ._judge import is_secret
+from ._mark import REDACTED
 from ._names import Telling, telling
 from ._texts import json_value, keeps_json
-from ._values import REDACTED, harmless, is_count, looks_chosen
+from ._values import harmless, is_count
 
 __all__ = ["Walk"]
 
 _DEEPEST = 100
+_SHORT_FLAGS = ("-u", "-p", "-a", "-w", "-P", "-k", "--user")
 _NAMES, _VALUES = ("name", "key", "Name", "Key"), ("value", "Value")
 
 
@@ -66,16 +68,19 @@ class Walk:
             return value
         if keeps_json(text, redacted):
             return redacted
-        return json.dumps(self.clean(json_value(text)), ensure_ascii=False)
+        # What goes would break the JSON: redact its leaves instead, and if that is not enough, withhold all of it.
+        leaves = json.dumps(self.clean(json_value(text)), ensure_ascii=False)
+        return leaves if self._text(leaves) == leaves else json.dumps(REDACTED)
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
         result: dict[Any, Any] = {}
         changed = False
-        called = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), "")
+        called = next((self._string(value[key]) for key in _NAMES if isinstance(value.get(key), str)), "")
         for key, item in value.items():
             new_key = self._string(key) if isinstance(key, str) else key
-            name = called if key in _VALUES else key if isinstance(key, str) else ""
-            strength = max(telling(name), telling(new_key)) if name else Telling.NOTHING
+            # Named as it will be called: a second walk must come to the same end.
+            name = called if key in _VALUES else new_key if isinstance(key, str) else ""
+            strength = telling(name) if name else Telling.NOTHING
             new = self._named(name, strength, item, depth) if strength else self.clean(item, depth + 1)
             changed = changed or new is not item or new_key is not key
             while new_key in result:
@@ -120,24 +125,17 @@ class Walk:
         return tuple(new) if isinstance(value, tuple) else new
 
     def _arguments(self, old: list[Any], new: list[Any]) -> None:
-        """A command as a list: `["--password", "…"]`, `["mysql", "-p…"]`."""
-        for i, item in enumerate(old):
-            if not isinstance(item, str) or i == 0 or new[i] is not item:
+        """A command as a list: `["--password", "…"]`, `["mysql", "-p…"]`, `["curl", "-u", "user:…"]`."""
+        for i in range(1, len(old)):
+            flag, item = old[i - 1], old[i]
+            if not isinstance(flag, str) or not isinstance(item, str) or new[i] is not item:
                 continue
-            flag = old[i - 1]
-            if isinstance(flag, str) and flag.startswith("-") and not item.startswith("-"):
-                strength = telling(flag)
-                if strength and is_secret(flag, item, strength):
-                    new[i] = REDACTED
-                elif flag in ("-u", "--user", "-p", "-a") and isinstance(old[0], str):
-                    joined = f"{old[0]} {flag} {item}"
-                    hidden = self._text(joined)
-                    if hidden != joined and hidden.startswith(f"{old[0]} {flag} "):
-                        new[i] = hidden.removeprefix(f"{old[0]} {flag} ")
-            elif (
-                item.startswith("-p")
-                and isinstance(old[0], str)
-                and old[0].rpartition("/")[2].startswith(("mysql", "mariadb"))
-                and looks_chosen(item[2:])
-            ):
-                new[i] = "-p" + REDACTED
+            strength = telling(flag) if flag.startswith("-") else Telling.NOTHING
+            if strength and not item.startswith("-") and is_secret(flag, item, strength):
+                new[i] = REDACTED
+            elif flag in _SHORT_FLAGS or item.startswith("-p"):
+                # Only beside the command does such a flag tell anything: judged as the line it will become.
+                before = f"{old[0]} {flag} " if flag in _SHORT_FLAGS else f"{old[0]} "
+                hidden = self._text(before + item)
+                if hidden != before + item and hidden.startswith(before):
+                    new[i] = hidden.removeprefix(before)

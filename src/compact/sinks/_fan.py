@@ -63,7 +63,10 @@ class SinkList:
         for sink in self._given:
             close = getattr(sink, "close", None)
             if callable(close):
-                close()
+                try:
+                    close()
+                except Exception as error:
+                    self.complain(f"sink {sink!r} could not be closed: {error!r}")
 
 
 def refuse_distant(sinks: Iterable[Sink], policy: TracingPolicy) -> None:
