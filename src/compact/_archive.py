@@ -264,7 +264,11 @@ class Archive:
 
     def changed(self, session: Session) -> bool:
         """Whether somebody else wrote to this session, or deleted it, since this process last did or looked."""
-        return self.contents(self.place(session.id)).newest != session.ledger.seen
+        place = self.place(session.id)
+        contents = self.contents(place)
+        if not contents.keys:
+            self._named.discard(place)
+        return contents.newest != session.ledger.seen
 
     def last_time(self, place: str) -> float | None:
         """When anything was last written for a session, by its own word; None when nothing tells."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["cited", "citing", "uncited", "unciting"]
+__all__ = ["cited", "citing", "spans", "uncited", "unciting"]
 
 _CITED = re.compile(r"\[#\d{1,9}(?:(?: ?[-–] ?|, ?)#?\d{1,9})*\]")
-_SPAN = re.compile(r"(\d{1,9})(?: ?[-–] ?#?(\d{1,9}))?")
+_TO = r"\s{0,3}(?:[-–—]|\.\.|to)\s{0,3}#?"
+_MARKED = re.compile(rf"#\d{{1,9}}(?:(?:{_TO}|,\s{{0,3}}#?)\d{{1,9}})*(?!\d)")
+_SPAN = re.compile(rf"(?<!\d)(\d{{1,9}})(?!\d)(?:{_TO}(\d{{1,9}})(?!\d))?")
 
 
 def citing(text: str, first: int, last: int) -> str:
@@ -26,6 +28,16 @@ def cited(text: str) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
     for found in _CITED.finditer(text):
         spans = _SPAN.findall(found.group())
         yield found.group(), tuple((int(first), int(last or first)) for first, last in spans)
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """The stretches of session positions that somebody names, first and last of each, however they are written.
+
+    Citations in brackets count alone; where there are none, what stands behind a `#` does; else every number.
+    """
+    named = _CITED.findall(text) or _MARKED.findall(text) or [text]
+    found = (span for one in named for span in _SPAN.findall(one))
+    return [(min(ends), max(ends)) for first, last in found for ends in [(int(first), int(last or first))]]
 
 
 def unciting(text: str) -> str:

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from ._dialects import DIALECTS, detect
+from ._messages import readable
 from .errors import InvalidMessage
 
 __all__ = ["Change", "Diff", "diff_of"]
@@ -140,10 +141,7 @@ def _said(raw: Any, dialect: Any) -> tuple[str, str]:
         message = dialect.read(raw)
     except InvalidMessage:
         return "?", str(raw)
-    parts = [message.text]
-    parts += [f"{call.name}({call.arguments})" for call in message.calls]
-    parts += [answer.text for answer in message.answers if answer.text not in message.text]
-    return message.role, "\n".join(part for part in parts if part)
+    return message.role, readable(message)
 
 
 def _preview(text: str) -> str:

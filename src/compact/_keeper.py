@@ -62,11 +62,12 @@ class Keeper:
         return self._looking_back(session_id).diff(session_id, step)
 
     def recall(
-        self, session_id: str, query: str | None = None, *, cite: str | None = None, limit: int = 5
+        self, session_id: str, query: str | None = None, *, cite: str | None = None, limit: int | None = None
     ) -> list[Recalled]:
         """What was folded, found again: by words, best first, or by a summary's citations, in the session's order.
 
-        `cite` takes "#12", "#12-18", or a whole line of a summary. The text is the original, redacted.
+        `cite` takes "#12", "#12-18", or a whole line of a summary. The text is the original, redacted. At most
+        `limit` messages come back: unless you say otherwise 5 for a query and 1,000 for a citation.
         """
         return self._looking_back(session_id).recall(session_id, query, cite, limit)
 

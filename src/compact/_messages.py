@@ -21,7 +21,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, overload
 
-__all__ = ["Answer", "Block", "Call", "History", "Message", "Role", "as_mapping"]
+__all__ = ["Answer", "Block", "Call", "History", "Message", "Role", "as_mapping", "readable"]
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -267,3 +267,10 @@ def as_mapping(raw: Any) -> Mapping[str, Any]:
         return {name: getattr(raw, name) for name in fields}
     attributes: Mapping[str, Any] = vars(raw)
     return attributes
+
+
+def readable(message: Message) -> str:
+    """All there is to read in a message: what was said, its tool calls with their arguments, and its tool results."""
+    calls = (f"{call.name}({call.arguments})" for call in message.calls)
+    answers = (answer.text for answer in message.answers if answer.text not in message.text)
+    return "\n".join(filter(None, (message.text, *calls, *answers)))

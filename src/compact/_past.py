@@ -5,20 +5,22 @@ Owns: `Past`: restoring, undoing, finding again, forgetting. Must never: hold a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ._archive import Archive, Stored
 from ._audit import Audit, audit
-from ._citations import cited
+from ._citations import spans
 from ._diff import Diff, diff_of
+from ._lines import read_lines
 from ._messages import as_mapping
-from ._recall import Folded, Index, Recalled
-from ._records import left_list
+from ._recall import DAMAGED, Folded, Index, Recalled, Steps
+from ._records import left_list, parse
 from ._session import Session
 from .errors import ArchiveError, CompactError
-from .stores import KeyMissing
+from .stores import KeyMissing, summary_key, transcript_key
 
 __all__ = ["Forgotten", "Past"]
 
@@ -44,8 +46,6 @@ class Past:
         self._archive = archive
         self._index = index
         self._complain = complain
-        self._hashes: dict[str, dict[int, str]] = {}
-        """Of each session that was searched, the hash of each step's transcript: it never changes."""
 
     def close(self) -> None:
         """Close the index."""
@@ -114,17 +114,16 @@ class Past:
         """Whether a session's files are as they were written."""
         return audit(self._archive, session_id)
 
-    def recall(self, session_id: str, query: str | None, cite: str | None, limit: int) -> list[Recalled]:
+    def recall(self, session_id: str, query: str | None, cite: str | None, limit: int | None) -> list[Recalled]:
         """The originals that answer a query, best first, or those that citations name, in the session's order."""
-        place = self._archive.place(session_id)
-        steps = self._steps(place)
-        if cite is not None:
-            return self._index.positions(place, _spans(cite), steps, lambda step: self._folded(place, step))
-        if query is None or not query.strip():
-            raise ArchiveError("nothing to look for: give a query of some words, or cite='#12-18'")
-        if limit < 1:
+        if limit is not None and limit < 1:
             raise ArchiveError(f"limit {limit} finds nothing; give at least 1")
-        return self._index.search(place, query, steps, lambda step: self._folded(place, step), limit)
+        if cite is None and (query is None or not query.strip()):
+            raise ArchiveError("nothing to look for: give a query of some words, or cite='#12-18'")
+        place = self._archive.place(session_id)
+        if cite is not None:
+            return self._index.positions(place, _spans(cite), self._steps(place), limit or 1_000)
+        return self._index.search(place, query or "", self._steps(place), limit or 5)
 
     def forget(self, session_id: str) -> Forgotten:
         """Delete all that is kept of a session, for good."""
@@ -149,7 +148,6 @@ class Past:
     def _forget(self, place: str, session_id: str | None) -> Forgotten:
         keys = tuple(self._archive.delete(place))
         self._index.forget(place)  # last: a search under way would make it anew from what is being deleted
-        self._hashes.pop(place, None)
         return Forgotten(session_id, keys)
 
     # -- the parts ---------------------------------------------------------------------------------------------------
@@ -186,27 +184,51 @@ class Past:
             )
         return record, transcript
 
-    def _steps(self, place: str) -> Mapping[int, str]:
-        """The folds of a session, each with the hash of its transcript."""
-        known = self._hashes.setdefault(place, {})
-        return _Hashes(self._archive.contents(place).summaries, known, lambda step: self._transcript_hash(place, step))
+    def _steps(self, place: str) -> Steps:
+        """The folds of a session, as an index reads them."""
+        return Steps(
+            self._archive.contents(place).summaries,
+            lambda step: self._transcript_hash(place, step),
+            lambda step: self._folded(place, step),
+        )
 
-    def _transcript_hash(self, place: str, step: int) -> str:
-        return str(self._archive.fold(place, step)["links"]["transcript"])
+    def _transcript_hash(self, place: str, step: int) -> str | None:
+        """The hash of a step's transcript by the word of its record; None when there is no such step."""
+        key = summary_key(place, step)
+        try:
+            data = self._archive.get(key)
+        except KeyMissing:
+            return None
+        try:
+            return str(parse(data, key)["links"]["transcript"])
+        except (ArchiveError, KeyError, TypeError):
+            return DAMAGED
 
     def _folded(self, place: str, step: int) -> Folded:
-        """What a fold took out of the context, without the summaries it took along; nothing where it is damaged."""
+        """What a fold took out of the context, without the summaries it took along; nothing where it is damaged.
+
+        A store without an answer is no damage: then the step must be tried again.
+        """
+        key, transcript = summary_key(place, step), transcript_key(place, step)
+        sha256: str = DAMAGED
+        originals: tuple[tuple[int, Any], ...] = ()
+        data, lines = self._archive.get(key), None
+        with suppress(KeyMissing):
+            lines = self._archive.get(transcript)
         try:
-            record, transcript = self._archive.fold(place, step), self._transcript(place, step)
+            record = parse(data, key)
+            sha256 = str(record["links"]["transcript"])
+            if lines is None:
+                raise KeyMissing(f"{transcript!r} is gone. Put a backup of it in its place.")
+            messages, warning = read_lines(lines, transcript)
+            if warning:
+                self._complain(warning)
             gone = set(record["gone"]) - set(record["earlier_summaries"])
             positions = record["positions"]
-            originals = tuple((positions[line], transcript[line]) for line in sorted(gone) if line < len(transcript))
-            return Folded(step, record["links"]["transcript"], originals)
-        except KeyMissing:
-            raise
+            originals = tuple((positions[line], messages[line]) for line in sorted(gone) if line < len(messages))
         except (ArchiveError, KeyError, TypeError, IndexError) as error:
             self._complain(f"step {step} cannot be searched: {type(error).__name__}: {error}")
-            return Folded(step, "damaged", ())
+        return Folded(step, sha256, originals)
 
     def _check_begins(self, messages: Sequence[Any], expected: Sequence[Any], what: str, verb: str) -> None:
         """A host's list must begin with one that the archive knows, or nothing can be exchanged in it."""
@@ -218,35 +240,11 @@ class Past:
                 )
 
 
-class _Hashes(Mapping[int, str]):
-    """Steps with the hashes of their transcripts, which are read when they are asked for and then known."""
-
-    def __init__(self, steps: Sequence[int], known: dict[int, str], read: Callable[[int], str]) -> None:
-        self._steps = dict.fromkeys(steps)
-        self._known = known
-        self._read = read
-
-    def __getitem__(self, step: int) -> str:
-        if step not in self._steps:
-            raise KeyError(step)
-        if step not in self._known:
-            self._known[step] = self._read(step)
-        return self._known[step]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._steps)
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-
 def _spans(cite: str) -> list[tuple[int, int]]:
     """The stretches that a text cites: a line of a summary, `[#12-18]`, or just `#12-18`."""
-    spans = [span for _, found in cited(cite) for span in found]
-    if not spans and len(cite) <= 200:
-        spans = [span for _, found in cited(f"[#{cite.strip().lstrip('#')}]") for span in found]
-    if not spans:
+    found = spans(cite)
+    if not found:
         raise ArchiveError(
             f"no citation in the {len(cite):,} characters given; give one as a summary does, #12 or [#12-18]"
         )
-    return spans
+    return found

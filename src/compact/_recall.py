@@ -1,7 +1,7 @@
 """Finding what was folded: a full-text index over the archive, one small database per session.
 
-Owns: `Folded` (what a step took out of the context), `Recalled` (one original, found again), and `Index`: where the
-databases lie, and how they are brought up to date. What answers a query best is decided in `_search`.
+Owns: `Steps` and `Folded` (what the archive tells of a session's folds), `Recalled` (one original, found again), and
+`Index`: where the databases lie, and how they are brought up to date. What answers a query best, `_search` decides.
 Must never: be the only place where something is kept, take part in a fold, or follow a symbolic link.
 
 Rules:
@@ -9,27 +9,31 @@ Rules:
   where none can be written, one in memory takes its place.
 - A database is brought up to date when it is asked, step by step, so nothing is paid in a fold, what was just folded is
   found at once, and two processes may do it at the same time.
+- A database's file has a name that was never used before and never is again, so whoever deletes it harms nobody who
+  has it open: SQLite finds the files beside it by name, and would mix those of an old database with a new one.
+- Nobody but SQLite opens it: whoever closes a file drops all locks that the process has on it, those of SQLite too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ._dialects import DIALECTS, detect
+from ._messages import readable
 from ._search import SELECT, Row, bindable, parts, search, snippet, spaced
 from .errors import ArchiveError, CompactError, InvalidMessage
 
-__all__ = ["Folded", "Index", "Recalled"]
-
-T = TypeVar("T")
+__all__ = ["DAMAGED", "Folded", "Index", "Recalled", "Steps"]
 
 _VERSION = 1
 _SCHEMA = (
@@ -41,12 +45,17 @@ _SCHEMA = (
     f"PRAGMA user_version={_VERSION}",
 )
 _DAMAGE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_FILES = ("", "-wal", "-shm", "-journal")
+_SUFFIX = ".sqlite3"
+_TRIES = 5
+"""How often a database is made anew, or sought again, before one in memory answers."""
 _LARGEST = 2**62
 _WAITED = 30.0
 """Seconds that another process may take to write a step."""
 _IN_MEMORY = 8
 """Databases kept in memory at once; the one unused for longest is made anew when it is asked again."""
+
+DAMAGED = "damaged"
+"""Stands for the hash of a step whose record cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,16 @@ class Folded:
     step: int
     sha256: str
     messages: tuple[tuple[int, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The folds of a session: those that the archive lists, ascending, and how more is learned of one of them."""
+
+    listed: Sequence[int]
+    sha256: Callable[[int], str | None]
+    """The hash of a step's transcript as the archive has it now, listed or not; None when there is no such step."""
+    read: Callable[[int], Folded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,43 +99,53 @@ class Recalled:
     message: dict[str, Any] = field(repr=False)
 
 
-Reader = Callable[[int], Folded]
-"""Gives what a step folded."""
-
-
 class Index:
-    """The indexes of all sessions, in `folder` (made at the first search) or in memory. Safe to share by threads."""
+    """The indexes of all sessions, in `folder` (made at the first search) or in memory. Safe to share by threads.
+
+    A relative folder is taken from the working directory of now, and every step of it must be a real folder: what lies
+    in a project may have been planted there. Of an absolute one only the last step is checked, and what is in it.
+    """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self._folder = Path(os.path.abspath(folder)) if folder is not None else None
+        self._checked: list[Path] = []
+        """Steps on the way to a database that must not be links, the folder itself first."""
+        if folder is not None and self._folder is not None:
+            here = None if os.path.isabs(folder) else Path.cwd()
+            inside = [one for one in self._folder.parents if here in one.parents]
+            self._checked = [self._folder, *inside]
         self._memory: dict[str, sqlite3.Connection] = {}
         self._lock = threading.RLock()
 
-    def search(self, place: str, query: str, steps: Mapping[int, str], read: Reader, limit: int = 5) -> list[Recalled]:
-        """The originals that answer a query, best first.
-
-        `steps` are all steps of the session with the hashes of their transcripts; `read` gives what one of them folded.
-        """
-        return self._ask(place, steps, read, lambda db: _found(db, query, limit))
+    def search(self, place: str, query: str, steps: Steps, limit: int = 5) -> list[Recalled]:
+        """The originals that answer a query, best first."""
+        return self._ask(place, steps, lambda db: _found(db, query, limit))
 
     def positions(
-        self,
-        place: str,
-        spans: Sequence[tuple[int, int]],
-        steps: Mapping[int, str],
-        read: Reader,
-        limit: int = 1_000,
+        self, place: str, spans: Sequence[tuple[int, int]], steps: Steps, limit: int = 1_000
     ) -> list[Recalled]:
         """The originals at these session positions, first to last of each span, in the session's order."""
-        return self._ask(place, steps, read, lambda db: _between(db, spans, limit))
+        return self._ask(place, steps, lambda db: _between(db, spans, limit))
 
     def forget(self, place: str) -> None:
         """Delete what is known of a session."""
         with self._lock:
             if (db := self._memory.pop(place, None)) is not None:
                 db.close()
-        if self._folder is not None and self._folder.exists():
-            self._delete(self._path(place))
+        if self._folder is None:
+            return
+        folder = self._folder / place
+        with _deleting():
+            for tries_left in reversed(range(_TRIES)):
+                for name in self._names(place):
+                    (folder / name).unlink(missing_ok=True)
+                try:
+                    folder.rmdir()
+                except FileNotFoundError:
+                    return
+                except OSError:  # a search under way put something into it
+                    if not tries_left:
+                        raise
 
     def close(self) -> None:
         """Let go of what is in memory."""
@@ -124,27 +153,36 @@ class Index:
             while self._memory:
                 self._memory.popitem()[1].close()
 
-    def _ask(self, place: str, steps: Mapping[int, str], read: Reader, answer: Callable[[sqlite3.Connection], T]) -> T:
-        def work(db: sqlite3.Connection) -> T:
-            _sync(db, steps, read)
-            with _transaction(db, "DEFERRED"):  # one state of the database, whatever others do to it meanwhile
-                return answer(db)
-
-        if self._folder is not None:
-            path = self._path(place)
-            for _ in range(2):
-                try:
-                    with closing(self._open(path)) as db:
-                        return work(db)
-                except sqlite3.Error as error:
-                    if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF not in _DAMAGE:
-                        break  # no room, no access, locked for long
-                    with suppress(ArchiveError):
-                        self._delete(path)
-                except OSError:
-                    break
+    def _ask(self, place: str, steps: Steps, answer: Callable[[sqlite3.Connection], list[Recalled]]) -> list[Recalled]:
+        if not steps.listed:  # never folded, or forgotten by somebody who did not know of this index
+            with suppress(ArchiveError):
+                self.forget(place)
+            return []
+        for _ in range(_TRIES if self._folder is not None else 0):
+            path = None
+            try:
+                path = self._database(place)
+                with closing(_opened(path)) as db:
+                    return _answered(db, steps, answer)
+            except sqlite3.Error as error:
+                if path is None or (not _is_damage(error) and path.exists()):
+                    break  # no room, no access, locked for long
+                with suppress(ArchiveError), _deleting():
+                    for end in ("", "-wal", "-shm", "-journal"):
+                        Path(f"{path}{end}").unlink(missing_ok=True)
+            except FileNotFoundError:
+                continue  # somebody forgets the session right now
+            except OSError:
+                break
         with self._lock:
-            return work(self._in_memory(place))
+            try:
+                return _answered(self._in_memory(place), steps, answer)
+            except sqlite3.Error as error:
+                self._memory.pop(place).close()
+                raise ArchiveError(
+                    f"The folded messages could not be searched: SQLite {sqlite3.sqlite_version} said "
+                    f"{type(error).__name__}: {error}. Free some memory, then ask again."
+                ) from error
 
     def _in_memory(self, place: str) -> sqlite3.Connection:
         db = self._memory.pop(place, None)
@@ -155,43 +193,97 @@ class Index:
             self._memory.pop(next(iter(self._memory))).close()
         return db
 
-    def _open(self, path: Path) -> sqlite3.Connection:
-        for step in [*reversed(path.parent.parents), path.parent]:
+    def _database(self, place: str) -> Path:
+        """The session's database, the oldest where two processes made one at once; a new and empty one if need be."""
+        assert self._folder is not None
+        names = self._names(place)
+        folder = self._folder / place
+        if not any(name.endswith(_SUFFIX) for name in names):
+            self._make(folder)
+            new = f"{time.time_ns():016x}{secrets.token_hex(4)}"
+            # SQLite would make it readable for others; what it puts beside it takes the mode of this one.
+            _write_new(folder / f".{new}")
+            os.rename(folder / f".{new}", folder / f"{new}{_SUFFIX}")
+            names = self._names(place)
+        found = min((name for name in names if name.endswith(_SUFFIX)), default=None)
+        if found is None:
+            raise FileNotFoundError
+        return folder / found
+
+    def _make(self, folder: Path) -> None:
+        for step in [*reversed(folder.parents), folder]:
             if not step.exists():
                 step.mkdir(mode=0o700, exist_ok=True)
-        # SQLite would make it readable for others; what it puts beside it takes the mode of this one.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
-        db = sqlite3.connect(path, isolation_level=None, timeout=_WAITED)
-        try:
-            with suppress(sqlite3.OperationalError):  # somebody else does the same right now
-                db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-            return _prepared(db)
-        except BaseException:
-            db.close()
-            raise
+        with suppress(FileExistsError):  # an index that git can see is still an index, but nobody wants it there
+            _write_new(folder.parent / ".gitignore", b"*\n")
 
-    def _path(self, place: str) -> Path:
-        """The session's database, once neither it nor its folder is a symbolic link that somebody planted."""
+    def _names(self, place: str) -> list[str]:
+        """What lies in a session's folder, once nothing there or on the way is a link that somebody planted."""
         assert self._folder is not None
-        path = self._folder / f"{place}.sqlite3"
-        for one in [self._folder, *(Path(f"{path}{end}") for end in _FILES)]:
-            if one.is_symlink():
-                raise ArchiveError(
-                    f"The index of folded messages was not opened: {one.name!r} is a symbolic link, and nothing of "
-                    "ours is one. Remove the link; the index is made anew from the archive."
-                )
-        return path
-
-    def _delete(self, path: Path) -> None:
-        try:
-            for end in _FILES:
-                Path(f"{path}{end}").unlink(missing_ok=True)
-        except OSError as error:
+        folder = self._folder / place
+        linked = [one.name for one in (*self._checked, folder) if one.is_symlink()]
+        entries: list[os.DirEntry[str]] = []
+        if not linked:
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
+                entries = list(found)
+            linked = [entry.name for entry in entries if entry.is_symlink()]
+        if linked:
             raise ArchiveError(
-                f"The index of folded messages could not be deleted ({error.strerror}). Give this process write "
-                "access to its folder, or delete the folder."
-            ) from error
+                f"The index of folded messages was not opened: {linked[0]!r} is a symbolic link, and nothing of ours "
+                "is one. Remove the link; the index is made anew from the archive."
+            )
+        return [entry.name for entry in entries]
+
+
+def _write_new(path: Path, data: bytes = b"") -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        os.write(file, data)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _deleting() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ArchiveError(
+            f"The index of folded messages could not be deleted ({error.strerror}). Give this process write access to "
+            "its folder, or delete the folder."
+        ) from error
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGE
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A database that exists; SQLite must not make one in the place of one that was just deleted."""
+    db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_WAITED)
+    try:
+        with suppress(sqlite3.OperationalError):  # somebody else does the same right now
+            db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        return _prepared(db)
+    except BaseException:
+        db.close()
+        raise
+
+
+def _answered(
+    db: sqlite3.Connection, steps: Steps, answer: Callable[[sqlite3.Connection], list[Recalled]]
+) -> list[Recalled]:
+    _sync(db, steps)
+    with _transaction(db, "DEFERRED"):  # one state of the database, whatever others do to it meanwhile
+        try:
+            return answer(db)
+        except (
+            TypeError,
+            ValueError,
+            IndexError,
+        ) as error:  # damage that SQLite did not see
+            raise sqlite3.DatabaseError(f"what it holds cannot be read: {type(error).__name__}") from error
 
 
 def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
@@ -232,23 +324,36 @@ def _transaction(db: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[No
     db.execute("COMMIT")
 
 
-def _sync(db: sqlite3.Connection, steps: Mapping[int, str], read: Reader) -> None:
+def _sync(db: sqlite3.Connection, steps: Steps) -> None:
     """Index the steps that are missing; begin anew when one is not what it was."""
-    known = _known(db)
-    if known.items() - steps.items():
+    while _is_of_another_past(known := _known(db), steps):
         with _transaction(db):
-            if _known(db).items() - steps.items():  # nobody else was faster
+            if _known(db) == known:  # nobody else was faster
                 db.execute("DELETE FROM step")
                 db.execute("DELETE FROM message")
                 db.execute("INSERT INTO words(words) VALUES('delete-all')")
-        known = _known(db)
-    for step in sorted(steps.keys() - known.keys()):
-        folded = read(step)  # may take its time, on a bucket: nobody is kept waiting
+    for step in sorted(set(steps.listed) - known.keys()):
+        folded = steps.read(step)  # may take its time, on a bucket: nobody is kept waiting
         rows = list(_rows(folded))
         with _transaction(db):
             if db.execute("SELECT 1 FROM step WHERE step=?", (step,)).fetchone() is None:
                 _insert(db, step, rows)
                 db.execute("INSERT INTO step VALUES(?,?)", (step, folded.sha256))
+
+
+def _is_of_another_past(known: Mapping[int, str], steps: Steps) -> bool:
+    """Whether the archive is not the one that was indexed, or was mended since.
+
+    A past that is not the same differs at its ends: each transcript begins with what the fold before it left. A step
+    that is newer than the listing is no sign of it, because somebody may have folded since: the archive is asked.
+    """
+    if not known:
+        return False
+    listed = set(steps.listed)
+    if any(step not in listed for step in known if step < max(listed)):
+        return True
+    damaged = (step for step, sha256 in known.items() if sha256 == DAMAGED)
+    return any(steps.sha256(step) != known[step] for step in {min(known), max(known), *damaged})
 
 
 def _known(db: sqlite3.Connection) -> dict[int, str]:
@@ -268,10 +373,7 @@ def _rows(folded: Folded) -> Iterator[_New]:
             role = raw.get("role") if isinstance(raw, dict) else None
             yield position, str(role or "unknown"), bindable(json.dumps(raw, ensure_ascii=False)), json.dumps(raw)
             continue
-        calls = (f"{call.name}({call.arguments})" for call in message.calls)
-        said = [message.text, *calls, *(answer.text for answer in message.answers)]
-        text = "\n".join(filter(None, said)) or message.hidden
-        yield position, message.role, bindable(text), json.dumps(raw)
+        yield position, message.role, bindable(readable(message) or message.hidden), json.dumps(raw)
 
 
 def _insert(db: sqlite3.Connection, step: int, rows: Sequence[_New]) -> None:

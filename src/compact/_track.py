@@ -244,7 +244,10 @@ class Track:
             if 0 < size <= len(self.entries) and self.chain(size) == chain:
                 self.next_position = 0
                 for number, entry in enumerate(self.entries):
-                    entry.position = positions[number] if number < size else max(self.next_position, entry.position)
+                    if number < size:
+                        entry.position = positions[number]
+                    elif not entry.summary:
+                        entry.position = self.next_position
                     self.next_position = max(self.next_position, entry.position + 1)
                 return
 

@@ -12,10 +12,10 @@ each stands behind its position and role, and its lines are indented, so none of
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ._citations import spans
 from .errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _NOTHING = (
     "Nothing that was folded matches these words. Try fewer or other words, as they were probably written: a name, a "
     "path, a number. What is still in the conversation is not searched."
 )
-_SPAN = re.compile(r"(\d{1,9})(?:\s*(?:[-–—]|\.\.|to)\s*#?(\d{1,9}))?")
 _FEWEST = 400
 """Characters of a long message that are shown at least."""
 _SAID_AT_THE_END = 600
@@ -115,11 +114,10 @@ class RecallTool:
         return f"Nothing to look up was given. {_HOW}"
 
     def _cited(self, cite: str, offset: int) -> str:
-        spans = [sorted((int(first), int(last or first))) for first, last in _SPAN.findall(cite)[:_MOST_SPANS]]
-        if not spans:
+        named = ", ".join(f"#{first}-{last}" for first, last in spans(cite)[:_MOST_SPANS])
+        if not named:
             return f"No position was found in what was sent as cite. {_HOW}"
-        named = ", ".join(f"#{first}" if first == last else f"#{first}-{last}" for first, last in spans)
-        found = self._manager.recall(self._session_id, cite=f"[{named}]")
+        found = self._manager.recall(self._session_id, cite=named)
         if found:
             return self._shown(found, cite, offset)
         return (

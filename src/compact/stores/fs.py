@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 import sys
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from ..errors import ArchiveError
-from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
+from . import KeyMissing, Keys, KeyTaken, check_key
 from ._disk import REAL_DISK, Disk, explained
 
 __all__ = ["Disk", "FileStore"]
@@ -39,6 +40,8 @@ _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE
 _END = os.O_RDWR | os.O_CREAT | os.O_APPEND | _SAFE
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+
+_NUMBER = re.compile("0*([0-9]+)")
 
 _TEMPORARY = ".tmp"
 _STRAY_AFTER = 3600.0
@@ -69,6 +72,7 @@ class FileStore:
         self._root = Path(os.path.abspath(given))
         inside = not given.is_absolute() and self._root.is_relative_to(here)
         self._trusted = here if inside else self._root.parent
+        self._below = self._root.relative_to(self._trusted).parts
         self._disk = disk
         self._begun = False
         self._durable: set[Path] = set()
@@ -134,24 +138,25 @@ class FileStore:
             # A crash in the middle of a write leaves its content under a temporary name.
             self._sweep()
             path.unlink(missing_ok=True)
+            folder = path.parent
+            if folder != self._root and _removed(folder):
+                folder = folder.parent  # once it forgets the folder, nothing leads to the file
             with suppress(FileNotFoundError):
-                self._sync_folder(path.parent)
-                if path.parent != self._root and _removed(path.parent):
-                    self._sync_folder(path.parent.parent)
+                self._sync_folder(folder)
 
     def list(self, prefix: str) -> Keys:
         """All keys that start with the text `prefix`, in natural order."""
         folder = prefix.rpartition("/")[0]
         with explained("list", prefix):
             start = self._locate(check_key(folder) if folder else ())
-            found = [path.relative_to(self._root).as_posix() for path in _files(start)]
-        return sorted((key for key in found if key.startswith(prefix)), key=natural_order)
+            found = [key for key in _keys(start, f"{folder}/" if folder else "") if key.startswith(prefix)]
+        return sorted(sorted(found), key=_natural_text)
 
     def _locate(self, parts: Sequence[str]) -> Path:
         """The path of a key, once nothing on the way to it is a link or a device."""
-        path = self._trusted
-        for part in (*self._root.relative_to(self._trusted).parts, *parts):
-            path /= part
+        path = os.fspath(self._trusted)
+        for part in (*self._below, *parts):
+            path = os.path.join(path, part)
             try:
                 mode = os.lstat(path).st_mode
             except FileNotFoundError:
@@ -169,7 +174,7 @@ class FileStore:
             return
         self._make_folder(self._root)
         self._sweep()
-        below = self._root.relative_to(self._trusted).parts
+        below = self._below
         ours = below[: below.index(".compact") + 1] if ".compact" in below else below
         ignore = self._trusted.joinpath(*ours, ".gitignore")
         # An archive that git can see is still an archive.
@@ -334,16 +339,27 @@ def _removed(folder: Path) -> bool:
     return True
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """The regular files below a folder; names that start with a dot are left out, with all that is in them."""
+def _keys(start: Path, prefix: str) -> Iterator[str]:
+    """The regular files below a folder as keys; names that start with a dot are left out, with all that is in them.
 
-    def failed(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise error
+    An archive has many files, so what the system tells while it lists them has to do: no look at each.
+    """
+    folders = [(os.fspath(start), prefix)]
+    while folders:
+        folder, before = folders.pop()
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_file(follow_symlinks=False):
+                    yield before + entry.name
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append((entry.path, f"{before}{entry.name}/"))
 
-    for place, folders, names in os.walk(folder, onerror=failed):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            path = Path(place, name)
-            if not name.startswith(".") and not path.is_symlink() and path.is_file():
-                yield path
+
+def _natural_text(key: str) -> str:
+    """A key as a text that sorts as `natural_order` does, and much faster: each number has its length before it.
+
+    Where a folder ends, and before a number, stands what is less than any character of a name.
+    """
+    return _NUMBER.sub(lambda found: f"\1{len(found[1]):c}{found[1]}", key.replace("/", "\0"))
