@@ -9,18 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from ._archive import Stored
-from ._audit import Audit
+from ._archive import Archive, Stored
 from ._desk import Desk
-from ._diff import Diff
 from ._journal import Journal
-from ._past import Forgotten, Past
-from ._recall import Recalled
 from ._rooms import Room, Rooms
 from ._session import Session
 from .errors import ArchiveError, ConfigError
+
+if TYPE_CHECKING:
+    from ._audit import Audit
+    from ._diff import Diff
+    from ._past import Forgotten, Past
+    from ._recall import Recalled
 
 __all__ = ["Keeper"]
 
@@ -31,7 +35,9 @@ class Keeper:
     _rooms: Rooms
     _journal: Journal
     _desk: Desk
-    _past: Past | None
+    _archive: Archive | None
+    _index_folder: Path | None
+    """Where the indexes of recall lie; None for in memory."""
 
     def restore(self, session_id: str, step: int | None = None) -> list[Any]:
         """The transcript as it was before the fold of this step (the newest by default), redacted.
@@ -98,9 +104,18 @@ class Keeper:
     def _looking_back(self, session_id: str) -> Past:
         self._rooms.check_open()
         self._rooms.check_id(session_id)
-        if self._past is None:
+        if self._archive is None:
             raise ArchiveError("nothing is archived: storage.adapter is 'none'; set it to 'fs' or 's3'")
         return self._past
+
+    @cached_property
+    def _past(self) -> Past:
+        """What the archive knows; loaded when it is first asked, because most processes never look back."""
+        from ._past import Past
+        from ._recall import Index
+
+        assert self._archive is not None
+        return Past(self._archive, Index(self._index_folder), self._journal.complain)
 
     def _step(self, session_id: str, messages: Sequence[Any] | None, way: Literal["undo", "redo"]) -> list[Any]:
         past = self._looking_back(session_id)

@@ -32,9 +32,7 @@ from ._journal import Journal
 from ._keeper import Keeper
 from ._mend import mend
 from ._meter import reported_input
-from ._past import Past
 from ._plan import Plan
-from ._recall import Index
 from ._redact import Redactor, held_secrets
 from ._rooms import Room, Rooms
 from ._session import FoldRecord, Session
@@ -42,7 +40,7 @@ from ._trigger import Counters, Decision, Lines
 from .config import CompactConfig
 from .errors import ArchiveError, ConfigError
 from .models import Summarizer, summarizer_for
-from .sinks._fan import SinkList, configured_sinks, refuse_distant
+from .sinks._fan import SinkList, configured_sinks
 from .stores import Store, open_store
 
 __all__ = ["CompactManager", "SessionView"]
@@ -92,13 +90,14 @@ class CompactManager(Keeper):
         archive = Archive(opened, redactor, adapter) if opened is not None else None
         watching = [*sinks, *configured_sinks(self._config.tracing)]
         if not (redaction.enabled or redaction.allow_unredacted_export):
+            from .sinks._border import refuse_distant  # here, because nobody else needs to parse addresses
+
             refuse_distant(watching, self._config.tracing)
         self._journal = Journal(archive, SinkList(watching, redactor))
-        self._past = None
-        if archive is not None:
-            # A store that was passed in may be anybody's: its index is kept in memory.
-            folder = Path(storage.path).expanduser().absolute() / ".index" if store == "configured" else None
-            self._past = Past(archive, Index(folder), self._journal.complain)
+        self._archive = archive
+        # A store that was passed in may be anybody's: its index is kept in memory.
+        configured = Path(storage.path).expanduser().absolute() / ".index"
+        self._index_folder = configured if store == "configured" else None
         self._desk = Desk(
             archive,
             self._journal,
@@ -316,7 +315,7 @@ class CompactManager(Keeper):
     def close(self) -> None:
         """Write out what is held and close what was opened. Safe to call twice; any other use afterwards raises."""
         self._journal.close(self._rooms.close())
-        if self._past is not None:
+        if "_past" in vars(self):
             self._past.close()
 
     def __enter__(self) -> CompactManager:

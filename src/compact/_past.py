@@ -5,6 +5,7 @@ Owns: `Past`: restoring, undoing, finding again, forgetting. Must never: hold a 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -225,7 +226,9 @@ class Past:
                 self._complain(warning)
             gone = set(record["gone"]) - set(record["earlier_summaries"])
             positions = record["positions"]
-            originals = tuple((positions[line], messages[line]) for line in sorted(gone) if line < len(messages))
+            originals = tuple(
+                (operator.index(positions[line]), messages[line]) for line in sorted(gone) if line < len(messages)
+            )
         except (ArchiveError, KeyError, TypeError, IndexError) as error:
             self._complain(f"step {step} cannot be searched: {type(error).__name__}: {error}")
         return Folded(step, sha256, originals)

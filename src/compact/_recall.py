@@ -129,23 +129,17 @@ class Index:
 
     def forget(self, place: str) -> None:
         """Delete what is known of a session."""
-        with self._lock:
-            if (db := self._memory.pop(place, None)) is not None:
-                db.close()
+        self._let_go(place)
         if self._folder is None:
             return
         folder = self._folder / place
         with _deleting():
-            for tries_left in reversed(range(_TRIES)):
+            for _ in range(_TRIES):
                 for name in self._names(place):
                     (folder / name).unlink(missing_ok=True)
-                try:
-                    folder.rmdir()
-                except FileNotFoundError:
+                if _removed(folder):
                     return
-                except OSError:  # a search under way put something into it
-                    if not tries_left:
-                        raise
+            folder.rmdir()  # which says why it cannot be
 
     def close(self) -> None:
         """Let go of what is in memory."""
@@ -178,11 +172,16 @@ class Index:
             try:
                 return _answered(self._in_memory(place), steps, answer)
             except sqlite3.Error as error:
-                self._memory.pop(place).close()
+                self._let_go(place)
                 raise ArchiveError(
                     f"The folded messages could not be searched: SQLite {sqlite3.sqlite_version} said "
                     f"{type(error).__name__}: {error}. Free some memory, then ask again."
                 ) from error
+
+    def _let_go(self, place: str) -> None:
+        with self._lock:
+            if (db := self._memory.pop(place, None)) is not None:
+                db.close()
 
     def _in_memory(self, place: str) -> sqlite3.Connection:
         db = self._memory.pop(place, None)
@@ -241,6 +240,17 @@ def _write_new(path: Path, data: bytes = b"") -> None:
         os.write(file, data)
     finally:
         os.close(file)
+
+
+def _removed(folder: Path) -> bool:
+    """Whether a folder is gone; it stays when a search under way has put something into it."""
+    try:
+        folder.rmdir()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
@@ -367,6 +377,7 @@ _New = tuple[int, str, str, str]
 def _rows(folded: Folded) -> Iterator[_New]:
     dialect = detect([message for _, message in folded.messages]) or DIALECTS["openai-chat"]
     for position, raw in folded.messages:
+        position = max(-1, min(position, _LARGEST))
         try:
             message = dialect.read(raw)
         except InvalidMessage:

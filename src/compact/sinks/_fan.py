@@ -1,6 +1,6 @@
 """One event to many sinks.
 
-Owns: `SinkList`, the sinks that the `tracing` section asks for, and where events may go that nobody redacts.
+Owns: `SinkList` and the sinks that the `tracing` section asks for.
 Must never: let a sink's failure reach the agent; it is counted, and said in the log once per sink.
 """
 
@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from .._events import Event, Sink
 from .._policy import TracingPolicy
 from .._redact import Redactor
-from ..errors import ConfigError
 from . import plain, redacting
 
-__all__ = ["SinkList", "configured_sinks", "refuse_distant"]
+__all__ = ["SinkList", "configured_sinks"]
 
 log = logging.getLogger("compact")
 
@@ -67,31 +64,6 @@ class SinkList:
                     close()
                 except Exception as error:
                     self.complain(f"sink {sink!r} could not be closed: {error!r}")
-
-
-def refuse_distant(sinks: Iterable[Sink], policy: TracingPolicy) -> None:
-    """Raise when events, which nobody redacts, would leave this machine. A sink that sends says where: `endpoint`."""
-    configured = (("tracing.ariadne_url", policy.ariadne_url), ("tracing.otlp_endpoint", policy.otlp_endpoint))
-    for name, address in (*configured, *((f"sink {sink!r}", getattr(sink, "endpoint", None)) for sink in sinks)):
-        if address is not None and not _on_this_machine(host := _host(str(address))):
-            raise ConfigError(
-                f"redaction.enabled is false, and {name} sends to {host!r}, which is another machine: secrets would "
-                "leave this one. Switch redaction on, or set redaction.allow_unredacted_export to true."
-            )
-
-
-def _host(address: str) -> str:
-    try:
-        return urlsplit(address if "://" in address else f"//{address}").hostname or address
-    except ValueError:
-        return address
-
-
-def _on_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
 
 
 def configured_sinks(policy: TracingPolicy) -> list[Sink]:
