@@ -15,6 +15,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 from compact import CompactConfig, CompactManager
 
+pytestmark = pytest.mark.slow  # real processes
+
 ARCHIVE = "archive"
 
 

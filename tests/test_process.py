@@ -111,7 +111,7 @@ FIXED: dict[str, Callable[[], tuple[list[dict[str, Any]], list[dict[str, Any]]]]
 @pytest.mark.spec("T25")
 @pytest.mark.parametrize("part", FIXED)
 @pytest.mark.parametrize("layout", ["layered", "rolling"])
-@pytest.mark.parametrize("answer", ["goal: ship it", "word " * 20_000])
+@pytest.mark.parametrize("answer", ["goal: ship it", pytest.param("word " * 20_000, marks=pytest.mark.slow)])
 def test_fixed_parts_over_the_trigger(layout: str, part: str, answer: str) -> None:
     """It is said at once, once, with the sum; fifty more calls ask only when they fold, and what is free is used."""
     fixed, tools = FIXED[part]()
@@ -286,6 +286,7 @@ class Crowd:
         return manager_for(summarizer, self.sink, policy={"keep_recent_turns": 4, "hard_cap_buffer": 50}, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("T26")
 def test_sessions_on_threads_never_mix() -> None:
     """64 sessions of 200 calls on 16 threads: no mark of another session in any list, event, request or file."""
@@ -310,6 +311,7 @@ def test_sessions_on_threads_never_mix() -> None:
     assert [] == crowd.foreign
 
 
+@pytest.mark.slow
 @pytest.mark.spec("T26")
 def test_sessions_on_a_loop_never_mix() -> None:
     """The same on an event loop, with all 64 sessions in flight at once."""

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager
-from compact._recall import Folded, Index, Recalled
+from compact._recall import Folded, Index, Recalled, Steps
 from compact.errors import ArchiveError
+from compact.stores import Store
+from compact.stores.fs import FileStore
 from compact.testing import chat
 from compact.tools import RecallTool, recall_tool
 
@@ -27,11 +30,12 @@ Message = dict[str, Any]
 
 
 class Shelf:
-    """Steps of a session as an archive would hand them out, and how often each was read."""
+    """Steps of a session as an archive would hand them out: which were read, and which were asked for their hash."""
 
     def __init__(self, *steps: list[Message], sha256: str = "a") -> None:
         self.folded: dict[int, Folded] = {}
         self.reads: list[int] = []
+        self.asked: list[int] = []
         for messages in steps:
             self.add(messages, sha256=sha256)
 
@@ -41,15 +45,19 @@ class Shelf:
         self.folded[step] = Folded(step, f"{sha256}{step}", tuple(enumerate(messages, start)))
 
     @property
-    def steps(self) -> dict[int, str]:
-        return {step: one.sha256 for step, one in self.folded.items()}
+    def steps(self) -> Steps:
+        return Steps(sorted(self.folded), self.sha256, self.read)
+
+    def sha256(self, step: int) -> str | None:
+        self.asked.append(step)
+        return self.folded[step].sha256 if step in self.folded else None
 
     def read(self, step: int) -> Folded:
         self.reads.append(step)
         return self.folded[step]
 
     def search(self, index: Index, query: str, limit: int = 5) -> list[Recalled]:
-        return index.search("s", query, self.steps, self.read, limit)
+        return index.search("s", query, self.steps, limit)
 
     def ask(self, query: str, limit: int = 5) -> list[Recalled]:
         """The answer of an index in memory."""
@@ -58,6 +66,12 @@ class Shelf:
 
     def find(self, query: str, limit: int = 5) -> list[int]:
         return [one.position for one in self.ask(query, limit)]
+
+
+def database(folder: Path) -> Path:
+    """The one file that holds what is known of the session `s`."""
+    (path,) = (folder / "s").glob("*.sqlite3")
+    return path
 
 
 def user(text: str) -> Message:
@@ -213,7 +227,7 @@ def test_any_text_can_be_kept_and_found(text: str) -> None:
     """A message of any characters is indexed, comes back, and is found by its first word."""
     shelf = said("one", text, "three")
     index = Index()
-    (one,) = index.positions("s", [(1, 1)], shelf.steps, shelf.read)
+    (one,) = index.positions("s", [(1, 1)], shelf.steps)
     assert text.encode("utf-8", "replace").decode() == one.text
     assert text == one.message["content"]
     index.close()
@@ -237,7 +251,7 @@ def test_positions() -> None:
 
     def at(*spans: tuple[int, int]) -> str:
         with closing(Index()) as index:
-            return "".join(one.text for one in index.positions("s", spans, shelf.steps, shelf.read))
+            return "".join(one.text for one in index.positions("s", spans, shelf.steps))
 
     assert ["c", "bcd", "abfgh", "", ""] == [at((2, 2)), at((1, 3)), at((5, 10**30), (0, 1), (6, 6)), at((9, 12)), at()]
 
@@ -248,7 +262,7 @@ def test_a_shortened_message_and_two_branches() -> None:
     shelf.add([user("second"), user("third")], first=1)
     shelf.add([user("another third")], first=2)
     with closing(Index()) as index:
-        found = index.positions("s", [(0, 9)], shelf.steps, shelf.read)
+        found = index.positions("s", [(0, 9)], shelf.steps)
     assert [(0, "first", 1), (1, "second", 1), (2, "third", 2), (2, "another third", 3)] == [
         (one.position, one.text, one.step) for one in found
     ]
@@ -279,6 +293,63 @@ def test_another_past_is_indexed_anew(tmp_path: Path) -> None:
     assert ([], 1) == (shorter.search(index, "copper"), len(shorter.search(index, "granite")))
 
 
+def test_only_the_ends_are_compared(tmp_path: Path) -> None:
+    """However many steps there are, an index that is up to date asks for two hashes and reads nothing."""
+    shelf = Shelf(*([user(f"granite {n}")] for n in range(40)))
+    index = Index(tmp_path / "ix")
+    shelf.search(index, "granite")
+    assert [] == shelf.asked
+    shelf.reads.clear()
+    for one in (index, Index(tmp_path / "ix")):
+        shelf.asked.clear()
+        assert 5 == len(shelf.search(one, "granite"))
+        assert ([1, 40], []) == (sorted(shelf.asked), shelf.reads)
+
+
+def test_an_older_listing_wipes_nothing(tmp_path: Path) -> None:
+    """Who listed the steps before somebody folded and searched finds that step too, and reads none again."""
+    shelf = Shelf([user("granite")], [user("lantern")])
+    early = shelf.steps
+    shelf.add([user("copper")])
+    index = Index(tmp_path / "ix")
+    shelf.search(index, "copper")
+    assert 1 == len(index.search("s", "granite", early)) == len(index.search("s", "copper", early))
+    assert [1, 2, 3] == shelf.reads
+
+
+def test_a_forgotten_step_is_not_answered() -> None:
+    """Begun anew with the very same first fold, a session knows nothing of the later ones; nor with a gap in it."""
+    index = Index()
+    Shelf([user("granite")], [user("lantern")], [user("copper")]).search(index, "copper")
+    anew = Shelf([user("granite")])
+    assert ([], 1) == (anew.search(index, "lantern"), len(anew.search(index, "granite")))
+    gap = Shelf([user("granite")], [user("lantern")], [user("copper")])
+    assert 1 == len(gap.search(index, "lantern"))
+    del gap.folded[2]
+    assert ([], 1) == (gap.search(index, "lantern"), len(gap.search(index, "copper")))
+    index.close()
+
+
+def test_without_steps_there_is_no_index(tmp_path: Path) -> None:
+    """A session that never folded leaves no file, and of one that somebody else forgot the file goes."""
+    index, shelf = Index(tmp_path / "ix"), said("granite")
+    assert [] == Shelf().search(index, "granite")
+    assert [] == list(tmp_path.iterdir())
+    assert 1 == len(shelf.search(index, "granite"))
+    assert [] == Shelf().search(index, "granite")
+    assert [".gitignore"] == [path.name for path in (tmp_path / "ix").iterdir()]
+
+
+def test_git_does_not_see_the_index(tmp_path: Path) -> None:
+    """Wherever it lies, its folder says so itself; a file that is there already stays as it is."""
+    said("granite").search(Index(tmp_path / "ix"), "granite")
+    assert "*\n" == (tmp_path / "ix" / ".gitignore").read_text()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / ".gitignore").write_text("mine")
+    said("granite").search(Index(tmp_path / "own"), "granite")
+    assert "mine" == (tmp_path / "own" / ".gitignore").read_text()
+
+
 def _overwrite(path: Path) -> None:
     path.write_bytes(b"this is no database, " * 500)
 
@@ -305,12 +376,27 @@ def _half_made(path: Path) -> None:
     db.close()
 
 
-@pytest.mark.parametrize("damage", [_overwrite, _cut_off, _scribble, _of_tomorrow, _half_made, Path.unlink])
+def _without_rows(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM message")
+    db.close()
+
+
+def _with_other_types(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE message SET text=NULL, message='no JSON'")
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_overwrite, _cut_off, _scribble, _of_tomorrow, _half_made, _without_rows, _with_other_types, Path.unlink],
+)
 def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Whatever happens to the file, the next search answers from the archive, and the file is whole again."""
     shelf = said(*(f"granite {n} " + "lantern " * 50 for n in range(200)))
     assert 5 == len(shelf.search(Index(tmp_path / "ix"), "granite lantern"))
-    damage(tmp_path / "ix" / "s.sqlite3")
+    damage(database(tmp_path / "ix"))
     assert ["granite 77"] == [one.text[:10] for one in shelf.search(Index(tmp_path / "ix"), "granite 77", 1)]
     shelf.reads.clear()
     assert 5 == len(shelf.search(Index(tmp_path / "ix"), "granite lantern"))
@@ -322,7 +408,7 @@ def test_without_a_place_to_write_it_works_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     index, shelf = Index(tmp_path / "file" / "ix"), said("granite")
     for n in [*range(20), 19, 0]:
-        assert 1 == len(index.search(f"s{n}", "granite", shelf.steps, shelf.read))
+        assert 1 == len(index.search(f"s{n}", "granite", shelf.steps))
     assert 21 == len(shelf.reads)
     index.close()
 
@@ -331,38 +417,40 @@ def test_without_a_place_to_write_it_works_in_memory(tmp_path: Path) -> None:
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
     """Folders 0700, files 0600, also those that SQLite puts beside its own."""
     index, shelf = Index(tmp_path / "a" / "ix"), said("granite")
-    modes: set[int] = set()
+    modes: set[tuple[bool, int]] = set()
+
+    def look() -> None:
+        modes.update((path.is_dir(), path.stat().st_mode & 0o777) for path in tmp_path.rglob("*"))
 
     def read(step: int) -> Folded:
-        modes.update(path.stat().st_mode & 0o777 for path in (tmp_path / "a" / "ix").iterdir())
+        look()
         return shelf.read(step)
 
     old = os.umask(0)
     try:
-        index.search("s", "granite", shelf.steps, read)
+        index.search("s", "granite", replace(shelf.steps, read=read))
     finally:
         os.umask(old)
-    modes.update(path.stat().st_mode & 0o777 for path in (tmp_path / "a" / "ix").iterdir())
-    assert ({0o600}, {0o700}) == (
-        modes,
-        {path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "ix")},
-    )
+    look()
+    assert {(False, 0o600), (True, 0o700)} == modes
 
 
 @pytest.mark.spec("T05")
-@pytest.mark.parametrize("planted", ["ix/s.sqlite3", "ix/s.sqlite3-wal", "ix/s.sqlite3-shm", "ix"])
+@pytest.mark.parametrize("planted", ["a/ix/s/1.sqlite3", "a/ix/s/1.sqlite3-wal", "a/ix/s", "a/ix", "a"])
 def test_a_planted_link_is_refused(tmp_path: Path, planted: str) -> None:
-    """Nothing is written through a symbolic link, neither of a file nor of the folder."""
+    """Nothing is written or deleted through a symbolic link, neither of a file nor of a folder on the way to it."""
     target = tmp_path / "elsewhere"
-    if planted.startswith("ix/"):
+    if "1.sqlite3" in planted:
         target.write_text("precious")
-        Path("ix").mkdir()
     else:
         target.mkdir()
+    Path(planted).parent.mkdir(parents=True, exist_ok=True)
     Path(planted).symlink_to(target)
-    shelf = said("granite")
+    index, shelf = Index("a/ix"), said("granite")
+    with pytest.raises(ArchiveError, match=f"'{Path(planted).name}' is a symbolic link"):
+        shelf.search(index, "granite")
     with pytest.raises(ArchiveError, match="symbolic link"):
-        shelf.search(Index("ix"), "granite")
+        index.forget("s")
     assert "precious" == target.read_text() if target.is_file() else not list(target.iterdir())
     assert [] == shelf.reads
 
@@ -371,14 +459,14 @@ def test_forget_deletes_the_files(tmp_path: Path) -> None:
     """Of this session and of no other; twice is fine."""
     index, shelf = Index(tmp_path), said("granite")
     for place in ("s", "t"):
-        index.search(place, "granite", shelf.steps, shelf.read)
+        index.search(place, "granite", shelf.steps)
     index.forget("s")
     index.forget("s")
-    assert ["t.sqlite3"] == sorted(path.name for path in tmp_path.iterdir())
+    assert [".gitignore", "t"] == sorted(path.name for path in tmp_path.iterdir())
     memory = Index()
     assert 1 == len(shelf.search(memory, "granite"))
     memory.forget("s")
-    assert [] == memory.search("s", "granite", {}, shelf.read)
+    assert [] == memory.search("s", "granite", Shelf().steps)
     memory.close()
 
 
@@ -392,7 +480,7 @@ def test_a_step_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
         return shelf.read(step)
 
     with pytest.raises(ArchiveError, match="no answer"):
-        index.search("s", "granite", shelf.steps, broken)
+        index.search("s", "granite", replace(shelf.steps, read=broken))
     assert 1 == len(shelf.search(index, "lantern"))
     assert [1, 2] == shelf.reads
 
@@ -402,10 +490,11 @@ def test_many_threads(tmp_path: Path, on_disk: bool) -> None:
     """Threads that ask for the same new steps at the same time each get the answer, and nothing is there twice."""
     index = Index(tmp_path / "ix" if on_disk else None)
     shelf = Shelf(*([user(f"granite {step} {n}") for n in range(20)] for step in range(10)))
+    steps = replace(shelf.steps, read=shelf.folded.__getitem__)
     found: list[int] = []
 
     def ask(number: int) -> None:
-        found.append(len(index.search("s", f"granite {number}", shelf.steps, shelf.folded.__getitem__, 300)))
+        found.append(len(index.search("s", f"granite {number}", steps, 300)))
 
     threads = [threading.Thread(target=ask, args=(n % 10,)) for n in range(16)]
     for thread in threads:
@@ -413,21 +502,21 @@ def test_many_threads(tmp_path: Path, on_disk: bool) -> None:
     for thread in threads:
         thread.join(60)
     assert 16 == len(found)
-    assert 200 == len(index.positions("s", [(0, 999)], shelf.steps, shelf.read))
+    assert 200 == len(index.positions("s", [(0, 999)], shelf.steps))
     assert [] == shelf.reads
     index.close()
 
 
 _PROCESS = """
 import sys
-from compact._recall import Folded, Index
+from compact._recall import Folded, Index, Steps
 said = lambda n, i: {"role": "user", "content": f"granite {n} {i}"}
 step = lambda n: Folded(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
-index, steps = Index(sys.argv[1]), {n: str(n) for n in range(60)}
-for n in steps:
-    if not index.search("s", f"granite {n}", steps, step):
+index, steps = Index(sys.argv[1]), Steps(range(60), str, step)
+for n in steps.listed:
+    if not index.search("s", f"granite {n}", steps):
         sys.exit(f"step {n} was not found")
-print(len(index.positions("s", [(0, 9999)], steps, step)))
+print(len(index.positions("s", [(0, 9999)], steps)))
 """
 
 
@@ -437,6 +526,108 @@ def test_two_processes(tmp_path: Path) -> None:
     processes = [subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     results = [process.communicate(timeout=120) for process in processes]
     assert [("600\n", "")] * 3 == results
+
+
+_READER = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("SELECT count(*) FROM message").fetchone()
+db.close()
+"""
+
+
+def test_asking_drops_no_lock_of_this_process(tmp_path: Path) -> None:
+    """While one thread has the database open and others ask, another process does not take itself for the last user."""
+    index, shelf = Index(tmp_path / "ix"), said("granite")
+    shelf.search(index, "granite")
+    path = database(tmp_path / "ix")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("SELECT count(*) FROM message").fetchone()
+        shelf.search(index, "granite")
+        subprocess.run([sys.executable, "-c", _READER, str(path)], check=True, timeout=60)
+        assert Path(f"{path}-wal").exists()  # the last user would have cleared it away
+
+
+_CROWD = """
+import sys, threading
+from compact._recall import Folded, Index, Steps
+said = lambda n, i: {"role": "user", "content": f"granite {n} {i} " + "lantern " * 50}
+step = lambda n: Folded(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
+index, wrong = Index(sys.argv[1]), []
+def ask(first):
+    try:
+        for n in range(first, 60):
+            if not index.search("s", f"granite {n}", Steps(range(n + 1), str, step)):
+                wrong.append(f"step {n} was not found")
+    except BaseException as error:
+        wrong.append(repr(error))
+threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(wrong)
+"""
+
+
+def test_threads_of_several_processes_share_an_index(tmp_path: Path) -> None:
+    """All of them index and search the same session as it grows: each finds everything, the database stays whole."""
+    shelf = said("granite")
+    shelf.search(Index(tmp_path / "ix"), "granite")
+    path = database(tmp_path / "ix")
+    run = [sys.executable, "-c", _CROWD, str(tmp_path / "ix")]
+    processes = [subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [("[]\n", "")] * 3 == [process.communicate(timeout=180) for process in processes]
+    assert path == database(tmp_path / "ix")  # nobody had to make it anew
+    with closing(sqlite3.connect(path)) as db:
+        assert [("ok",), (60, 600)] == [
+            db.execute("PRAGMA integrity_check").fetchone(),
+            db.execute("SELECT (SELECT count(*) FROM step), (SELECT count(*) FROM message)").fetchone(),
+        ]
+
+
+def test_a_database_that_is_deleted_harms_nobody_who_has_it_open(tmp_path: Path) -> None:
+    """Its name is not used again, so nothing of it gets into the new one, and its last user clears nothing away."""
+    index, shelf = Index(tmp_path / "ix"), said("granite")
+    shelf.search(index, "granite")
+    old = database(tmp_path / "ix")
+    with closing(sqlite3.connect(old)) as late:
+        late.execute("INSERT INTO message(text) VALUES('of the past')")
+        index.forget("s")
+        shelf.search(index, "granite")
+        new = database(tmp_path / "ix")
+        with closing(sqlite3.connect(new)) as db:
+            db.execute("SELECT count(*) FROM message").fetchone()
+            late.commit()
+            late.close()
+            assert Path(f"{new}-wal").exists()
+    assert old != new
+    assert [["granite"], [1, 1]] == [[one.text for one in shelf.search(index, "granite")], shelf.reads]
+
+
+def test_searches_while_others_forget(tmp_path: Path) -> None:
+    """A database may vanish at any moment: every search still answers, and nothing is raised."""
+    index, shelf = Index(tmp_path / "ix"), Shelf(*([user(f"granite {n}")] for n in range(5)))
+    steps = replace(shelf.steps, read=shelf.folded.__getitem__)
+    found: list[int] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        found.extend(len(index.search("s", "granite", steps)) for _ in range(15))
+
+    def forget() -> None:
+        while not done.wait(0.01):
+            with suppress(ArchiveError):  # the searches make it anew without a pause
+                index.forget("s")
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    forgetful = threading.Thread(target=forget)
+    for thread in (*threads, forgetful):
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    done.set()
+    forgetful.join(60)
+    assert [5] * 60 == found
+    index.close()
 
 
 # -- with a manager ---------------------------------------------------------------------------------------------------
@@ -467,6 +658,121 @@ def test_recall_by_words_and_by_citation(manager: CompactManager) -> None:
     assert (0, "user", "#0", True) == (one.position, one.role, one.cite, "61613" in one.text)
     assert [1, 2] == [one.position for one in manager.recall("s", cite="it was said [#1-2]")]
     assert [] == manager.recall("somebody else", "broker port")
+
+
+@pytest.mark.parametrize("cite", ["#2-1", "[#2-1]", "as said [#1-2], of 5 to 7", "#1, 2", "1..2", "#1 to #2", "[#2–1]"])
+def test_a_citation_as_anybody_writes_it(manager: CompactManager, cite: str) -> None:
+    """First and last in any order, with any dash; numbers beside a citation in brackets are none."""
+    assert [1, 2] == [one.position for one in manager.recall("s", cite=cite)]
+
+
+def test_a_limit_holds_for_citations_too(manager: CompactManager) -> None:
+    """Unless one is given all that is cited comes, and five answers to a query."""
+    positions = [one.position for one in manager.recall("s", cite="#0-5")]
+    assert positions == [0, 1, 2, 3, 4, 5]
+    assert positions[:2] == [one.position for one in manager.recall("s", cite="#0-5", limit=2)]
+    with pytest.raises(ArchiveError, match="limit 0 finds nothing; give at least 1"):
+        manager.recall("s", cite="#1", limit=0)
+
+
+class Watched:
+    """A store that notes what is read from it, and gives no answer where it is told to."""
+
+    appends = True
+
+    def __init__(self, root: Path) -> None:
+        store = FileStore(root)
+        self.put, self.append, self.list, self.delete, self._get = (
+            *(store.put, store.append),
+            *(store.list, store.delete, store.get),
+        )
+        self.read: list[str] = []
+        self.silent = "nothing"
+
+    def get(self, key: str) -> bytes:
+        self.read.append(key.rpartition("/")[2])
+        if self.silent in key:
+            raise OSError("no answer")
+        return self._get(key)
+
+
+def folded_story(store: Store, *words: str) -> CompactManager:
+    """A manager whose session `s` folds once for each of these words."""
+    manager = CompactManager(CompactConfig(model="gpt-4o", policy={"keep_recent_turns": 1}), store=store)
+    context: list[Message] = []
+    for word in words:
+        for n in range(4):
+            context += [user(f"the {word} is number {n}" + " and so on" * 50), {"role": "assistant", "content": "Yes."}]
+        context = manager.manual_compact("s", [*context, user("Go on.")])
+    assert manager.session("s").step == len(words)
+    return manager
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(b"{" + path.read_bytes())
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("summary-00{}.json", _cut), ("transcript-pre-compact-00{}.jsonl", Path.unlink)],
+)
+def test_one_damaged_file_costs_one_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, step: int, name: str, damage: Callable[[Path], None]
+) -> None:
+    """The others are found, it is said once, and a record that is put back in its place is searched again."""
+    words = "granite", "lantern", "copper"
+    folded_story(FileStore(tmp_path), *words).close()
+    path = tmp_path / "s" / name.format(step)
+    whole = path.read_bytes()
+    damage(path)
+    with CompactManager(CompactConfig(model="gpt-4o"), store=FileStore(tmp_path)) as manager:
+        for _ in range(3):
+            assert [n != step for n in (1, 2, 3)] == [bool(manager.recall("s", word)) for word in words]
+        assert 1 == sum(f"step {step} cannot be searched" in record.getMessage() for record in caplog.records)
+        path.write_bytes(whole)
+        assert 3 - name.startswith("t") == sum(bool(manager.recall("s", word)) for word in words)
+
+
+def test_a_store_without_an_answer_is_no_damage(tmp_path: Path) -> None:
+    """Nothing is lost from the index when the archive cannot be read for a while: it is said, and tried again."""
+    store = Watched(tmp_path)
+    with folded_story(store, "granite", "lantern", "copper") as manager:
+        for silent in ("transcript-pre-compact-002", "summary-002", "summary-003"):
+            store.silent = silent
+            with pytest.raises(ArchiveError, match="no answer"):
+                manager.recall("s", "lantern")
+        store.silent = "nothing"
+        assert manager.recall("s", "lantern")
+        store.read.clear()
+        store.silent = "summary-003"
+        with pytest.raises(ArchiveError, match="no answer"):
+            manager.recall("s", "lantern")
+        store.silent = "nothing"
+        assert manager.recall("s", "lantern")
+        assert {"summary-001.json", "summary-003.json"} == set(store.read)
+
+
+def test_what_another_manager_forgot_is_not_answered(tmp_path: Path) -> None:
+    """Also when the session began anew with as many folds, and this manager has searched the old one."""
+    with folded_story(FileStore(tmp_path), "granite", "lantern") as one:
+        assert one.recall("s", "lantern")
+        with CompactManager(CompactConfig(model="gpt-4o"), store=FileStore(tmp_path)) as other:
+            other.forget("s")
+            assert [] == one.recall("s", "lantern")
+        with folded_story(FileStore(tmp_path), "copper", "amber"):
+            assert ([], True) == (one.recall("s", "lantern"), bool(one.recall("s", "amber")))
+
+
+def test_a_search_reads_two_records(tmp_path: Path) -> None:
+    """Of many steps the first and the last, each time: what was read once is not taken for true for ever."""
+    store = Watched(tmp_path)
+    with folded_story(store, "amber", "basil", "cedar", "delta", "ember") as manager:
+        manager.recall("s", "cedar")
+        for _ in range(2):
+            store.read.clear()
+            assert manager.recall("s", "cedar")
+            assert ["summary-001.json", "summary-005.json"] == sorted(store.read)
 
 
 @pytest.mark.spec("T13")
@@ -566,7 +872,7 @@ def test_an_answer_is_never_longer_than_allowed(texts: list[str], by_cite: bool)
     class Desk:
         def recall(self, session_id: str, query: str | None = None, *, cite: str | None = None, limit: int = 5) -> Any:
             if cite is not None:
-                return index.positions("s", [(0, 99)], shelf.steps, shelf.read)
+                return index.positions("s", [(0, 99)], shelf.steps)
             return shelf.search(index, query or "", limit)
 
     tool = RecallTool(Desk(), "s", limit=30, max_chars=2_000)  # type: ignore[arg-type]

@@ -33,6 +33,8 @@ from compact.stores import KeyMissing, KeyTaken, open_store
 from compact.stores.s3 import Patience, S3Store
 from compact.testing import Recorder, chat
 
+pytestmark = pytest.mark.slow  # real servers
+
 
 @pytest.fixture(autouse=True)
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:

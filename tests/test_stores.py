@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compact._policy import StoragePolicy
@@ -166,6 +168,40 @@ def test_list_takes_a_text_prefix_in_natural_order(tmp_path: Path) -> None:
     assert ["s/t-999.jsonl", "s/t-1000.jsonl", "s/u-001.json"] == store.list("s/")
     assert ["s/t-999.jsonl", "s/t-1000.jsonl", "s/u-001.json", "s2/t-001.jsonl"] == store.list("")
     assert [] == store.list("t/")
+
+
+@given(
+    st.lists(
+        st.text(alphabet="0019a-.é", min_size=1, max_size=6).filter(lambda name: not name.startswith(".")), max_size=20
+    ),
+    st.lists(st.sampled_from(["", "a/", "a1/", "a01/", "a-/", "a10/b/"]), min_size=1, max_size=4),
+)
+@example(["t-" + "9" * 60, "t-1" + "0" * 60, "t-" + "0" * 80 + "5", "t--", "t"], ["", "a/"])
+def test_list_sorts_as_natural_order_says(names: list[str], folders: list[str]) -> None:
+    """Padding, lengths of numbers, folders whose names begin alike: one order for all stores."""
+    with TemporaryDirectory() as root:
+        for folder in folders:
+            Path(root, folder).mkdir(parents=True, exist_ok=True)
+        for folder, name in product(folders, names):
+            Path(root, folder, name).touch()
+        listed = FileStore(root).list("")
+        assert sorted(listed, key=natural_order) == listed
+        assert len(set(listed)) == sum(len(files) for _, _, files in os.walk(root))
+
+
+def test_list_shows_files_and_nothing_else(tmp_path: Path) -> None:
+    """Links are not followed, neither to files nor to folders; empty folders and pipes are no keys."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_bytes(b"x")
+    store = FileStore(tmp_path / "root")
+    store.put("s/deep/a", b"x")
+    (tmp_path / "root" / "s" / "link").symlink_to(tmp_path / "outside" / "secret")
+    (tmp_path / "root" / "s" / "linked").symlink_to(tmp_path / "outside")
+    (tmp_path / "root" / "empty").mkdir()
+    os.mkfifo(tmp_path / "root" / "s" / "pipe")
+    assert ["s/deep/a"] == store.list("") == store.list("s/") == store.list("s/deep/")
+    with pytest.raises(ArchiveError, match=r"could not list 's/deep/a/'.* \(errno "):
+        store.list("s/deep/a/")
 
 
 def test_append_adds_whole_lines(tmp_path: Path) -> None:
@@ -491,6 +527,31 @@ def test_delete_removes_for_good(tmp_path: Path) -> None:
         store.delete("../a")
     with pytest.raises(ArchiveError, match=r"could not delete 's'.* \(errno "):
         store.delete("s")
+
+
+def test_delete_syncs_one_folder(tmp_path: Path) -> None:
+    """That of the file, or the one above when the file was its last; after a failure the same again."""
+    synced: list[int] = []
+    fails: list[OSError] = []
+
+    def note(name: str, real: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        if name == "fsync":
+            if fails:
+                raise fails.pop()
+            synced.append(os.fstat(arguments[0]).st_ino)
+        return real(*arguments)
+
+    FileStore(tmp_path / "root").put("s/a", b"x")
+    FileStore(tmp_path / "root").put("s/b", b"x")
+    root, folder = (tmp_path / "root").stat().st_ino, (tmp_path / "root" / "s").stat().st_ino
+    store = FileStore(tmp_path / "root", disk=tapped(note))
+    store.delete("s/a")
+    assert [folder] == synced
+    fails.append(OSError(errno.EIO, os.strerror(errno.EIO)))
+    with pytest.raises(ArchiveError, match="could not delete 's/b'"):
+        store.delete("s/b")
+    store.delete("s/b")
+    assert [folder, root] == synced
 
 
 def test_a_failed_delete_says_so(tmp_path: Path) -> None:

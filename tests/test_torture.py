@@ -35,6 +35,8 @@ from compact.stores import KeyTaken, place_of, session_of, transcript_key
 from compact.stores.fs import Disk, FileStore
 from compact.testing import Recorder, chat
 
+pytestmark = pytest.mark.slow  # kills and faults
+
 LONG_ENOUGH = 60.0
 """Seconds after which something hangs."""
 

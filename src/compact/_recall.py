@@ -288,11 +288,8 @@ def _answered(
     with _transaction(db, "DEFERRED"):  # one state of the database, whatever others do to it meanwhile
         try:
             return answer(db)
-        except (
-            TypeError,
-            ValueError,
-            IndexError,
-        ) as error:  # damage that SQLite did not see
+        except (AttributeError, TypeError, ValueError) as error:
+            # Damage that SQLite did not see: rows that are missing, or not what was written.
             raise sqlite3.DatabaseError(f"what it holds cannot be read: {type(error).__name__}") from error
 
 

@@ -331,9 +331,11 @@ def _ends_whole(file: int, size: int) -> bool:
 
 
 def _removed(folder: Path) -> bool:
-    """Whether a folder could be removed, which it can when it is empty."""
+    """Whether a folder is gone: it was already, or it could be removed, which it can when it is empty."""
     try:
         folder.rmdir()
+    except FileNotFoundError:
+        return True
     except OSError:
         return False
     return True
