@@ -37,7 +37,8 @@ from preflight import Figure
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact._dialects import DIALECTS
-from compact._recall import Folded, Index
+from compact._indexing import Folded
+from compact._recall import Index
 from compact._scan import scan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -193,7 +194,7 @@ def indexing(folder: Path) -> Iterator[Figure]:
         index = Index(folder / str(run))
         for times in (first, next_):
             started = time.perf_counter()
-            index.search("one", "no such words", {1: ""}, lambda _: folded)
+            index.search("one", "no such words", Steps([1], lambda _: "", lambda _: folded))
             times.append(time.perf_counter() - started)
     yield Figure("index 128,000 tokens and search", 1e3 * min(first), "ms", 60.0, f"{sizes}; best of 7")
     yield Figure("  … search again", 1e3 * min(next_), "ms")
@@ -207,10 +208,10 @@ def million(folder: Path) -> Iterator[Figure]:
     corpus = Corpus()
     for name, sessions, steps in (("1 session", 1, 1_000), ("1,000 sessions", 1_000, 1)):
         index = Index(folder / name.replace(" ", "-"))
-        known = dict.fromkeys(range(1, steps + 1), "")
+        listed = range(1, steps + 1)
         started = time.perf_counter()
         for number in range(sessions):
-            index.search(f"s{number}", "zzzz", known, partial(corpus.step, number))
+            index.search(f"s{number}", "zzzz", Steps(listed, _same, partial(corpus.step, number)))
         _say("")
         spent = time.perf_counter() - started
         yield Figure(f"a million messages in {name}: indexing", spent, "s", None, f"{spent:.0f} µs a message")
@@ -220,9 +221,9 @@ def million(folder: Path) -> Iterator[Figure]:
             started = time.perf_counter()
             if kind == "citation":
                 at = corpus.random.randrange(steps * 1_000)
-                index.positions(place, [(at, at + 6)], known, _never)
+                index.positions(place, [(at, at + 6)], Steps(listed, _same, _never))
             else:
-                index.search(place, query, known, _never)
+                index.search(place, query, Steps(listed, _same, _never))
             times.setdefault(kind, []).append(1e3 * (time.perf_counter() - started))
         everything = sorted(value for values in times.values() for value in values)
         detail = ", ".join(f"{kind} {_share(sorted(values), 0.95):.2g}" for kind, values in times.items())
@@ -232,6 +233,10 @@ def million(folder: Path) -> Iterator[Figure]:
 
 def _share(values: Sequence[float], share: float) -> float:
     return values[min(len(values) - 1, int(len(values) * share))]
+
+
+def _same(step: int) -> str:
+    return ""
 
 
 def _never(step: int) -> Folded:

@@ -19,7 +19,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager
-from compact._recall import Folded, Index, Recalled, Steps
+from compact._indexing import Folded, Steps
+from compact._recall import Index, Recalled
 from compact.errors import ArchiveError
 from compact.stores import Store
 from compact.stores.fs import FileStore
@@ -455,6 +456,46 @@ def test_a_planted_link_is_refused(tmp_path: Path, planted: str) -> None:
     assert [] == shelf.reads
 
 
+def test_an_absolute_folder_may_lie_behind_a_link(tmp_path: Path) -> None:
+    """That is the host's own affair, unless it says from where on nothing may be a link."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    shelf = said("granite")
+    assert 1 == len(shelf.search(Index(tmp_path / "link" / "ix"), "granite"))
+    with pytest.raises(ArchiveError, match="'link' is a symbolic link"):
+        shelf.search(Index(tmp_path / "link" / "ix", within=tmp_path), "granite")
+
+
+def test_what_a_deleted_database_left_goes(tmp_path: Path) -> None:
+    """A file beside a database that is gone does not keep a new one from being made, and none of it gets in."""
+    index, shelf = Index(tmp_path), said("granite")
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "old.sqlite3-wal").write_bytes(b"of the past")
+    assert 1 == len(shelf.search(index, "granite"))
+    assert [database(tmp_path)] == list((tmp_path / "s").iterdir())
+
+
+def test_one_database_however_many_begin(tmp_path: Path) -> None:
+    """Threads that all find none make one."""
+    shelf = said("granite")
+    steps = replace(shelf.steps, read=shelf.folded.__getitem__)
+    start = threading.Barrier(8)
+    used: list[Path] = []
+
+    def ask() -> None:
+        start.wait(60)
+        Index(tmp_path).search("s", "granite", steps)
+        used.append(database(tmp_path))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [database(tmp_path)] * 8 == used
+    assert [".gitignore", "s"] == sorted(path.name for path in tmp_path.iterdir())
+
+
 def test_forget_deletes_the_files(tmp_path: Path) -> None:
     """Of this session and of no other; twice is fine."""
     index, shelf = Index(tmp_path), said("granite")
@@ -509,7 +550,8 @@ def test_many_threads(tmp_path: Path, on_disk: bool) -> None:
 
 _PROCESS = """
 import sys
-from compact._recall import Folded, Index, Steps
+from compact._indexing import Folded, Steps
+from compact._recall import Index
 said = lambda n, i: {"role": "user", "content": f"granite {n} {i}"}
 step = lambda n: Folded(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
 index, steps = Index(sys.argv[1]), Steps(range(60), str, step)
@@ -550,7 +592,8 @@ def test_asking_drops_no_lock_of_this_process(tmp_path: Path) -> None:
 
 _CROWD = """
 import sys, threading
-from compact._recall import Folded, Index, Steps
+from compact._indexing import Folded, Steps
+from compact._recall import Index
 said = lambda n, i: {"role": "user", "content": f"granite {n} {i} " + "lantern " * 50}
 step = lambda n: Folded(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
 index, wrong = Index(sys.argv[1]), []

@@ -38,6 +38,8 @@ class Keeper:
     _archive: Archive | None
     _index_folder: Path | None
     """Where the indexes of recall lie; None for in memory."""
+    _index_within: Path | None
+    """From where on no step to that folder may be a link."""
 
     def restore(self, session_id: str, step: int | None = None) -> list[Any]:
         """The transcript as it was before the fold of this step (the newest by default), redacted.
@@ -115,7 +117,7 @@ class Keeper:
         from ._recall import Index
 
         assert self._archive is not None
-        return Past(self._archive, Index(self._index_folder), self._journal.complain)
+        return Past(self._archive, Index(self._index_folder, within=self._index_within), self._journal.complain)
 
     def _step(self, session_id: str, messages: Sequence[Any] | None, way: Literal["undo", "redo"]) -> list[Any]:
         past = self._looking_back(session_id)

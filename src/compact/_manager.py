@@ -96,8 +96,9 @@ class CompactManager(Keeper):
         self._journal = Journal(archive, SinkList(watching, redactor))
         self._archive = archive
         # A store that was passed in may be anybody's: its index is kept in memory.
-        configured = Path(storage.path).expanduser().absolute() / ".index"
-        self._index_folder = configured if store == "configured" else None
+        given = Path(storage.path).expanduser()
+        self._index_folder = given.absolute() / ".index" if store == "configured" else None
+        self._index_within = None if given.is_absolute() else Path.cwd()
         self._desk = Desk(
             archive,
             self._journal,

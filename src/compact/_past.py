@@ -15,9 +15,10 @@ from ._archive import Archive, Stored
 from ._audit import Audit, audit
 from ._citations import spans
 from ._diff import Diff, diff_of
+from ._indexing import DAMAGED, Folded, Steps
 from ._lines import read_lines
 from ._messages import as_mapping
-from ._recall import DAMAGED, Folded, Index, Recalled, Steps
+from ._recall import Index, Recalled
 from ._records import left_list, parse
 from ._session import Session
 from .errors import ArchiveError, CompactError

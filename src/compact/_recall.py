@@ -1,7 +1,7 @@
 """Finding what was folded: a full-text index over the archive, one small database per session.
 
-Owns: `Steps` and `Folded` (what the archive tells of a session's folds), `Recalled` (one original, found again), and
-`Index`: where the databases lie, and how they are brought up to date. What answers a query best, `_search` decides.
+Owns: `Recalled` (one original, found again), and `Index`: where the databases lie, who may read them, what happens when
+one cannot be used. What is in one, `_indexing` knows; what answers a query best, `_search` decides.
 Must never: be the only place where something is kept, take part in a fold, or follow a symbolic link.
 
 Rules:
@@ -21,63 +21,26 @@ import os
 import secrets
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ._dialects import DIALECTS, detect
-from ._messages import readable
-from ._search import SELECT, Row, bindable, parts, search, snippet, spaced
-from .errors import ArchiveError, CompactError, InvalidMessage
+from ._indexing import LARGEST, Steps, prepared, sync, transaction
+from ._search import SELECT, Row, bindable, search, snippet
+from .errors import ArchiveError
 
-__all__ = ["DAMAGED", "Folded", "Index", "Recalled", "Steps"]
+__all__ = ["Index", "Recalled"]
 
-_VERSION = 1
-_SCHEMA = (
-    "CREATE TABLE step(step INTEGER PRIMARY KEY, sha256 TEXT NOT NULL)",
-    "CREATE TABLE message(id INTEGER PRIMARY KEY, position INTEGER, step INTEGER, role TEXT, text TEXT, message TEXT)",
-    "CREATE INDEX place ON message(position)",
-    # `text` is what was said, `parts` what it can also be read as: words inside identifiers, text behind escapes.
-    "CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='porter unicode61')",
-    f"PRAGMA user_version={_VERSION}",
-)
 _DAMAGE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SUFFIX = ".sqlite3"
 _TRIES = 5
 """How often a database is made anew, or sought again, before one in memory answers."""
-_LARGEST = 2**62
 _WAITED = 30.0
 """Seconds that another process may take to write a step."""
 _IN_MEMORY = 8
 """Databases kept in memory at once; the one unused for longest is made anew when it is asked again."""
-
-DAMAGED = "damaged"
-"""Stands for the hash of a step whose record cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """What one step folded or shortened: session positions and host messages as archived, summaries of ours left out.
-
-    `sha256` is that of the step's transcript: the index belongs to it and to no other.
-    """
-
-    step: int
-    sha256: str
-    messages: tuple[tuple[int, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The folds of a session: those that the archive lists, ascending, and how more is learned of one of them."""
-
-    listed: Sequence[int]
-    sha256: Callable[[int], str | None]
-    """The hash of a step's transcript as the archive has it now, listed or not; None when there is no such step."""
-    read: Callable[[int], Folded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +65,20 @@ class Recalled:
 class Index:
     """The indexes of all sessions, in `folder` (made at the first search) or in memory. Safe to share by threads.
 
-    A relative folder is taken from the working directory of now, and every step of it must be a real folder: what lies
-    in a project may have been planted there. Of an absolute one only the last step is checked, and what is in it.
+    The folder must be a real one, and so must every step to it from `within`, which is the working directory of now for
+    a relative folder: what lies in a project may have been planted there.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str] | None = None, *, within: str | os.PathLike[str] | None = None
+    ) -> None:
         self._folder = Path(os.path.abspath(folder)) if folder is not None else None
         self._checked: list[Path] = []
-        """Steps on the way to a database that must not be links, the folder itself first."""
+        """Steps on the way to a database that must not be links."""
         if folder is not None and self._folder is not None:
-            here = None if os.path.isabs(folder) else Path.cwd()
-            inside = [one for one in self._folder.parents if here in one.parents]
+            if within is None and not os.path.isabs(folder):
+                within = os.getcwd()
+            inside = [one for one in self._folder.parents if within is not None and Path(within) in one.parents]
             self._checked = [self._folder, *inside]
         self._memory: dict[str, sqlite3.Connection] = {}
         self._lock = threading.RLock()
@@ -135,7 +101,7 @@ class Index:
         folder = self._folder / place
         with _deleting():
             for _ in range(_TRIES):
-                for name in self._names(place):
+                for name in sorted(self._names(place)):  # the database first: nobody should open half of it
                     (folder / name).unlink(missing_ok=True)
                 if _removed(folder):
                     return
@@ -161,9 +127,7 @@ class Index:
             except sqlite3.Error as error:
                 if path is None or (not _is_damage(error) and path.exists()):
                     break  # no room, no access, locked for long
-                with suppress(ArchiveError), _deleting():
-                    for end in ("", "-wal", "-shm", "-journal"):
-                        Path(f"{path}{end}").unlink(missing_ok=True)
+                _delete(path.parent, [f"{path.name}{end}" for end in ("", "-wal", "-shm", "-journal")])
             except FileNotFoundError:
                 continue  # somebody forgets the session right now
             except OSError:
@@ -186,35 +150,42 @@ class Index:
     def _in_memory(self, place: str) -> sqlite3.Connection:
         db = self._memory.pop(place, None)
         if db is None:
-            db = _prepared(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+            db = prepared(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
         self._memory[place] = db
         while len(self._memory) > _IN_MEMORY:
             self._memory.pop(next(iter(self._memory))).close()
         return db
 
     def _database(self, place: str) -> Path:
-        """The session's database, the oldest where two processes made one at once; a new and empty one if need be."""
+        """The session's database; a new and empty one if need be."""
         assert self._folder is not None
-        names = self._names(place)
         folder = self._folder / place
+        names = self._names(place)
         if not any(name.endswith(_SUFFIX) for name in names):
+            _delete(folder, names)  # what a deleted database left
             self._make(folder)
-            new = f"{time.time_ns():016x}{secrets.token_hex(4)}"
-            # SQLite would make it readable for others; what it puts beside it takes the mode of this one.
-            _write_new(folder / f".{new}")
-            os.rename(folder / f".{new}", folder / f"{new}{_SUFFIX}")
             names = self._names(place)
-        found = min((name for name in names if name.endswith(_SUFFIX)), default=None)
-        if found is None:
-            raise FileNotFoundError
-        return folder / found
+        for name in names:
+            if name.endswith(_SUFFIX):
+                return folder / name
+        raise FileNotFoundError
 
     def _make(self, folder: Path) -> None:
-        for step in [*reversed(folder.parents), folder]:
+        """Make a session's folder with a database in it, unless somebody else is faster."""
+        for step in reversed(folder.parents):
             if not step.exists():
                 step.mkdir(mode=0o700, exist_ok=True)
         with suppress(FileExistsError):  # an index that git can see is still an index, but nobody wants it there
             _write_new(folder.parent / ".gitignore", b"*\n")
+        name = secrets.token_hex(12)
+        new = folder.with_name(f".{name}")
+        new.mkdir(mode=0o700)
+        # SQLite would make it readable for others; what it puts beside it takes the mode of this one.
+        _write_new(new / f"{name}{_SUFFIX}")
+        try:
+            os.rename(new, folder)  # which replaces nothing but an empty folder
+        except OSError:
+            _delete(new, [f"{name}{_SUFFIX}"])
 
     def _names(self, place: str) -> list[str]:
         """What lies in a session's folder, once nothing there or on the way is a link that somebody planted."""
@@ -240,6 +211,14 @@ def _write_new(path: Path, data: bytes = b"") -> None:
         os.write(file, data)
     finally:
         os.close(file)
+
+
+def _delete(folder: Path, names: Sequence[str]) -> None:
+    """Delete some files as far as that can be done now, and their folder when nothing else is in it."""
+    with suppress(OSError):
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _removed(folder: Path) -> bool:
@@ -275,7 +254,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         with suppress(sqlite3.OperationalError):  # somebody else does the same right now
             db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
-        return _prepared(db)
+        return prepared(db)
     except BaseException:
         db.close()
         raise
@@ -284,114 +263,13 @@ def _opened(path: Path) -> sqlite3.Connection:
 def _answered(
     db: sqlite3.Connection, steps: Steps, answer: Callable[[sqlite3.Connection], list[Recalled]]
 ) -> list[Recalled]:
-    _sync(db, steps)
-    with _transaction(db, "DEFERRED"):  # one state of the database, whatever others do to it meanwhile
+    sync(db, steps)
+    with transaction(db, "DEFERRED"):  # one state of the database, whatever others do to it meanwhile
         try:
             return answer(db)
         except (AttributeError, TypeError, ValueError) as error:
             # Damage that SQLite did not see: rows that are missing, or not what was written.
             raise sqlite3.DatabaseError(f"what it holds cannot be read: {type(error).__name__}") from error
-
-
-def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
-    """A database with our tables in it."""
-    if _version(db) == _VERSION:
-        return db
-    with _transaction(db):
-        found = _version(db)  # again: somebody else may have been faster
-        if found not in (0, _VERSION):
-            raise sqlite3.DatabaseError(f"made by version {found}, not {_VERSION}")
-        for statement in _SCHEMA if found == 0 else ():
-            try:
-                db.execute(statement)
-            except sqlite3.OperationalError as error:
-                if "fts5" not in str(error):
-                    raise
-                raise CompactError(
-                    "recall needs SQLite with full-text search (FTS5), and the SQLite "
-                    f"{sqlite3.sqlite_version} of this Python was built without it. Use a Python from python.org, "
-                    "a Linux distribution, conda or uv."
-                ) from error
-    return db
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
-    db.execute(f"BEGIN {kind}")
-    try:
-        yield
-    except BaseException:
-        with suppress(sqlite3.Error):
-            db.execute("ROLLBACK")
-        raise
-    db.execute("COMMIT")
-
-
-def _sync(db: sqlite3.Connection, steps: Steps) -> None:
-    """Index the steps that are missing; begin anew when one is not what it was."""
-    while _is_of_another_past(known := _known(db), steps):
-        with _transaction(db):
-            if _known(db) == known:  # nobody else was faster
-                db.execute("DELETE FROM step")
-                db.execute("DELETE FROM message")
-                db.execute("INSERT INTO words(words) VALUES('delete-all')")
-    for step in sorted(set(steps.listed) - known.keys()):
-        folded = steps.read(step)  # may take its time, on a bucket: nobody is kept waiting
-        rows = list(_rows(folded))
-        with _transaction(db):
-            if db.execute("SELECT 1 FROM step WHERE step=?", (step,)).fetchone() is None:
-                _insert(db, step, rows)
-                db.execute("INSERT INTO step VALUES(?,?)", (step, folded.sha256))
-
-
-def _is_of_another_past(known: Mapping[int, str], steps: Steps) -> bool:
-    """Whether the archive is not the one that was indexed, or was mended since.
-
-    A past that is not the same differs at its ends: each transcript begins with what the fold before it left. A step
-    that is newer than the listing is no sign of it, because somebody may have folded since: the archive is asked.
-    """
-    if not known:
-        return False
-    listed = set(steps.listed)
-    if any(step not in listed for step in known if step < max(listed)):
-        return True
-    damaged = (step for step, sha256 in known.items() if sha256 == DAMAGED)
-    return any(steps.sha256(step) != known[step] for step in {min(known), max(known), *damaged})
-
-
-def _known(db: sqlite3.Connection) -> dict[int, str]:
-    return dict(db.execute("SELECT step, sha256 FROM step"))
-
-
-_New = tuple[int, str, str, str]
-"""Position, role, text, and the host message as JSON."""
-
-
-def _rows(folded: Folded) -> Iterator[_New]:
-    dialect = detect([message for _, message in folded.messages]) or DIALECTS["openai-chat"]
-    for position, raw in folded.messages:
-        position = max(-1, min(position, _LARGEST))
-        try:
-            message = dialect.read(raw)
-        except InvalidMessage:
-            role = raw.get("role") if isinstance(raw, dict) else None
-            yield position, str(role or "unknown"), bindable(json.dumps(raw, ensure_ascii=False)), json.dumps(raw)
-            continue
-        yield position, message.role, bindable(readable(message) or message.hidden), json.dumps(raw)
-
-
-def _insert(db: sqlite3.Connection, step: int, rows: Sequence[_New]) -> None:
-    """New rows; a message that was shortened before it folded, or folded on two branches, is there already."""
-    for position, role, text, message in rows:
-        twin = db.execute("SELECT 1 FROM message WHERE position=? AND text=?", (position, text)).fetchone()
-        if twin is None:
-            row = (position, step, role, text, message)
-            new = db.execute("INSERT INTO message(position,step,role,text,message) VALUES(?,?,?,?,?)", row).lastrowid
-            db.execute("INSERT INTO words(rowid,text,parts) VALUES(?,?,?)", (new, spaced(text), parts(text)))
 
 
 def _found(db: sqlite3.Connection, query: str, limit: int) -> list[Recalled]:
@@ -402,7 +280,7 @@ def _between(db: sqlite3.Connection, spans: Sequence[tuple[int, int]], limit: in
     found: dict[tuple[int, int], Row] = {}
     for first, last in spans:
         sql = f"{SELECT} WHERE position BETWEEN ? AND ? ORDER BY position, id LIMIT ?"
-        rows = db.execute(sql, (min(first, _LARGEST), min(last, _LARGEST), limit))
+        rows = db.execute(sql, (min(first, LARGEST), min(last, LARGEST), limit))
         found.update(((row[1], row[0]), row) for row in rows)
     return [_recalled(db, found[key], 0.0, 0) for key in sorted(found)[:limit]]
 

@@ -49,7 +49,7 @@ _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("c
 _LONGEST_PLACE = 120
 _HASHED = "=h-"
 _UNSAFE_IN_KEY = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]")
-_DIGITS = re.compile(r"([0-9]+)")
+_NUMBER = re.compile(r"0*([0-9]+)")
 
 
 class KeyTaken(ArchiveError):
@@ -166,12 +166,10 @@ def check_key(key: str) -> tuple[str, ...]:
     return parts
 
 
-def natural_order(key: str) -> tuple[list[list[tuple[int, str]]], str]:
-    """A sort key: folder by folder, numbers inside names counting as numbers, whatever their length."""
-    return [_texts_and_numbers(part) for part in key.split("/")], key
+def natural_order(key: str) -> tuple[str, str]:
+    """A sort key: folder by folder, numbers inside names counting as numbers, whatever their length.
 
-
-def _texts_and_numbers(part: str) -> list[tuple[int, str]]:
-    pieces = _DIGITS.split(part)
-    # Every second piece is a number; of two without leading zeros the longer one is the larger.
-    return [(len(p.lstrip("0")), p.lstrip("0")) if i % 2 else (0, p) for i, p in enumerate(pieces)]
+    Each number has its length before it; before that, and where a folder ends, stands what is less than any character
+    of a name.
+    """
+    return _NUMBER.sub(lambda found: f"\1{len(found[1]):c}{found[1]}", key.replace("/", "\0")), key

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import secrets
 import stat
 import sys
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from ..errors import ArchiveError
-from . import KeyMissing, Keys, KeyTaken, check_key
+from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
 from ._disk import REAL_DISK, Disk, explained
 
 __all__ = ["Disk", "FileStore"]
@@ -41,7 +40,6 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE
 _END = os.O_RDWR | os.O_CREAT | os.O_APPEND | _SAFE
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
-_NUMBER = re.compile("0*([0-9]+)")
 
 _TEMPORARY = ".tmp"
 _STRAY_AFTER = 3600.0
@@ -150,7 +148,7 @@ class FileStore:
         with explained("list", prefix):
             start = self._locate(check_key(folder) if folder else ())
             found = [key for key in _keys(start, f"{folder}/" if folder else "") if key.startswith(prefix)]
-        return sorted(sorted(found), key=_natural_text)
+        return sorted(found, key=natural_order)
 
     def _locate(self, parts: Sequence[str]) -> Path:
         """The path of a key, once nothing on the way to it is a link or a device."""
@@ -357,11 +355,3 @@ def _keys(start: Path, prefix: str) -> Iterator[str]:
                     yield before + entry.name
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append((entry.path, f"{before}{entry.name}/"))
-
-
-def _natural_text(key: str) -> str:
-    """A key as a text that sorts as `natural_order` does, and much faster: each number has its length before it.
-
-    Where a folder ends, and before a number, stands what is less than any character of a name.
-    """
-    return _NUMBER.sub(lambda found: f"\1{len(found[1]):c}{found[1]}", key.replace("/", "\0"))
