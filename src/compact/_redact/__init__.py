@@ -18,20 +18,35 @@ Rules:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._mark import REDACTED
 
 if TYPE_CHECKING:
     from ._guard import Patterns
     from ._held import Held
+    from ._walk import Walk
 
 __all__ = ["REDACTED", "Redactor", "held_secrets", "redact"]
 
-# The rules are many, and compiling them takes a while: they are imported when something is redacted, so that
-# `import compact` stays quick.
+
+class _Machinery(NamedTuple):
+    walk: type[Walk]
+    in_slices: Callable[[str, Callable[[str], str]], str]
+    without_secrets: Callable[[str], str]
+
+
+@cache
+def _machinery() -> _Machinery:
+    """The rules are many, and compiling them takes a while: they are imported when something is redacted, so that
+    `import compact` stays quick."""
+    from ._slices import in_slices
+    from ._texts import without_secrets
+    from ._walk import Walk
+
+    return _Machinery(Walk, in_slices, without_secrets)
 
 
 class Redactor:
@@ -52,25 +67,30 @@ class Redactor:
         """The value without its secrets; the same object when it holds none. The input is never changed."""
         if not self.enabled:
             return value
-        from ._walk import Walk
-
         try:
-            return Walk(self._text).clean(value)
+            return _machinery().walk(self._text).clean(value)
         except RecursionError:
             return REDACTED
 
     def _text(self, text: str) -> str:
-        from ._slices import in_slices
-        from ._texts import without_secrets
-
-        redacted = in_slices(text, self._held.clean) if self._held else text
-        redacted = without_secrets(redacted)
+        parts = _machinery()
+        redacted = parts.in_slices(text, self._held.clean) if self._held else text
+        redacted = parts.without_secrets(redacted)
         return self._patterns.clean(redacted) if self._patterns else redacted
 
 
 def redact(value: Any) -> Any:
     """Any string or JSON-like value without its secrets, by the built-in rules and by the process's own environment."""
-    return _of_environment(tuple(os.environ.items())).redact(value)
+    global _own
+    # `os.environ` decodes all it holds whenever it is read, which takes longer than a short text: whether it has
+    # changed is seen in what it keeps.
+    kept = getattr(os.environ, "_data", os.environ)
+    seen, redactor = _own
+    if kept != seen:
+        seen = dict(kept)
+        redactor = Redactor(secrets=held_secrets(os.environ))
+        _own = (seen, redactor)
+    return redactor.redact(value)
 
 
 def held_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -78,12 +98,6 @@ def held_secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
     from ._held import held_secrets as find
 
     return find(environ)
-
-
-@lru_cache(maxsize=4)
-def _of_environment(items: tuple[tuple[str, str], ...]) -> Redactor:
-    """The redactor for an environment, made anew only when that has changed."""
-    return Redactor(secrets=held_secrets(dict(items)))
 
 
 def _checked(patterns: tuple[str, ...]) -> Patterns | None:
@@ -100,3 +114,7 @@ def _sought(secrets: tuple[str, ...]) -> Held | None:
     from ._held import Held
 
     return Held(secrets)
+
+
+_own: tuple[Any, Redactor] = ({}, Redactor())
+"""The environment as it was last seen, and the redactor for it: replaced as one, so that threads need no lock."""

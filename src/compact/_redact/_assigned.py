@@ -17,10 +17,11 @@ from collections.abc import Iterator
 
 from ._bare import bare, behind_gap, below, bracketed, next_line
 from ._judge import is_secret, scheme_end
-from ._links import ITEM, LINK, LOOSE, OPENING, SETTING, Named, Span, end_of_quoted, is_inside_text
+from ._links import ITEM, LINK, LINKABLE, LOOSE, OPENING, SETTING, Named, Span, end_of_quoted, is_inside_text
+from ._mark import REDACTED
 from ._names import LITERALS, Telling, telling
 from ._prefilter import any_of
-from ._values import looks_chosen
+from ._values import looks_chosen, looks_random
 
 __all__ = ["without_assigned"]
 
@@ -29,6 +30,9 @@ _NAME = re.compile(r"[\w-]{2,64}(?:\.[\w-]{1,32}){0,3}")
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _LONGEST_NAME = 64
 _MOST_ROUNDS = 4
+_NEAR = 512
+"""So far from a value that went its line is read again."""
+_GONE = re.compile(rf"\\{{0,7}}[\"'`]?{REDACTED}(?![^\s\"'`,;&<>(){{}}\[\]|\\])")
 _COLOUR_END = re.compile(r"[0-9]{0,3}m")
 
 _BEFORE_QUOTED = re.compile(rf"(?:{SETTING}|(?i:\b(?:user|role|login|with|encrypted|alter)\b)[^;\n]{{0,80}}[ \t])\Z")
@@ -47,27 +51,30 @@ _KIND_BEFORE = re.compile(r"[A-Za-z]{2,16}[ ]\Z")
 
 def without_assigned(text: str) -> str:
     """The text with the values under telling names replaced."""
-    # What stood in the place of a mark may have hidden another value: again, until nothing changes.
+    # What stood in the place of a mark may have hidden another value: again around each, until nothing changes.
+    near = [(0, len(text))]
     for _ in range(_MOST_ROUNDS):
-        before, text = text, _one_round(text)
+        before, (text, near) = text, _one_round(text, near)
         if text == before:
             break
     return text
 
 
-def _one_round(text: str) -> str:
+def _one_round(text: str, near: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    """The text with the values replaced whose names stand in the given stretches, and the stretches that changed."""
     # U+0130 is the one character whose lower case is longer: without it, places in the twin are places in the text.
     twin = text.replace("\u0130", "i").lower()
     parts: list[str] = []
-    done = following = 0
-    for literal in _LITERAL.finditer(twin):
+    places: list[int] = []
+    done = following = shift = 0
+    again = REDACTED in text
+    for literal in (literal for stretch in near for literal in _LITERAL.finditer(twin, *stretch)):
         at = literal.start()
         found = _NAME.match(text, at) if at >= following else None
         if not found:
             continue
         following = found.end()
-        link = LINK.match(text, following)
-        if not link:
+        if text[following : following + 1] not in LINKABLE:
             continue
         head = _head(text, max(done, at - _LONGEST_NAME), at)
         start, name = at - len(head), head + found[0]
@@ -75,15 +82,33 @@ def _one_round(text: str) -> str:
             kind = _KIND_BEFORE.search(text, max(done, start - 20), start)
             start, name = (kind.start(), kind[0] + name) if kind else (start, name)
         strength = telling(name)
-        if strength and text[start - 2 : start] not in ("${", "::"):
-            for span in _values(Named(text, start, name, strength, link)):
+        link = LINK.match(text, following) if strength else None
+        if link and not (again and _GONE.match(text, link.end())) and text[start - 2 : start] not in ("${", "::"):
+            for span in _values(Named(text, start, name, strength, link, link.lastgroup or "")):
                 parts += text[done : span.start], span.mark
                 done = following = span.end
-    return "".join([*parts, text[done:]]) if parts else text
+                places.append(span.start + shift)
+                shift += len(span.mark) - (span.end - span.start)
+    text = "".join([*parts, text[done:]]) if parts else text
+    return text, _lines_around(text, places)
+
+
+def _lines_around(text: str, places: list[int]) -> list[tuple[int, int]]:
+    """The lines of the places, as stretches that do not overlap."""
+    stretches: list[tuple[int, int]] = []
+    for place in places:
+        start = text.rfind("\n", max(0, place - _NEAR), place) + 1 or max(0, place - _NEAR)
+        end = text.find("\n", place, place + _NEAR) + 1 or place + _NEAR
+        if stretches and stretches[-1][1] >= start:
+            start = stretches.pop()[0]
+        stretches.append((start, end))
+    return stretches
 
 
 def _head(text: str, start: int, at: int) -> str:
     """The part of a name before its telling word, without the letters that end a colour code or an escape."""
+    if text[at - 1 : at] not in _NAME_LETTERS:
+        return ""
     before = text[start:at]
     rest = before.rstrip(_NAME_LETTERS)
     head = before[len(rest) :]
@@ -99,12 +124,12 @@ def _values(named: Named) -> Iterator[Span]:
     if named.kind == "below":
         yield from below(named)
         return
-    if named.kind != "sign" or not ITEM.match(text, link.end()):
+    opening = ITEM.match(text, link.end()) if named.kind == "sign" else None
+    if not opening:
         span = _value(named)
         if span:
             yield span
         return
-    opening = ITEM.match(text, link.end())
     while opening:
         span = _quoted(named, opening, loose=False)
         if span:
@@ -117,6 +142,10 @@ def _value(named: Named) -> Span | None:
     text, at, kind = named.text, named.at, named.kind
     if kind == "element":
         return _element(named)
+    if kind == "comma" and not named.link["close"]:
+        return None  # names in a row
+    if kind == "pair" and not named.link["close"] and "," in named.link[0] and "=" in named.link[0]:
+        return None  # `token, value = …`
     opening = OPENING.match(text, named.link.end())
     if opening:
         loose = kind in LOOSE or (bool(opening["call"]) and not _WRAPPERS.fullmatch(opening["call"].rstrip()))
@@ -127,7 +156,7 @@ def _value(named: Named) -> Span | None:
             keyword = kind == "gap" and text[at - 1 : at] == ":"  # `:password "…"` of a Lisp
             loose = not keyword and not named.is_flag and not before.search(text, max(0, at - 96), at)
         return _quoted(named, opening, loose=loose)
-    if kind in ("comma", "call", "typed", "compare", "fallback"):
+    if kind in ("comma", "call", "typed", "compare", "fallback") or (kind == "argument" and not named.is_flag):
         return None
     if kind in ("next", "field"):
         return next_line(named)
@@ -143,6 +172,8 @@ def _element(named: Named) -> Span | None:
     text, start = named.text, named.link.end()
     end = text.find("<", start)
     value = text[start:end].strip()
+    start = text.index(value, start)
+    end = start + len(value)
     if text[named.at - 1 : named.at] not in ("<", ":") and not looks_chosen(value):
         return None
     return Span(start, end) if is_secret(named.name, value, named.strength) else None
@@ -152,7 +183,7 @@ def _quoted(named: Named, opening: re.Match[str], *, loose: bool) -> Span | None
     text, link, start, quote = named.text, named.link, opening.end(), opening["quote"]
     end = end_of_quoted(text, start, len(opening["slashes"]), quote)
     value = text[start:end]
-    if not value.strip() or not is_secret(named.name, value, named.strength):
+    if not value.strip():
         return None
     if (named.is_flag and value[0] == "-") or (named.strength < Telling.PASS and len(value) < 3):
         return None
@@ -160,8 +191,10 @@ def _quoted(named: Named, opening: re.Match[str], *, loose: bool) -> Span | None
         # A quote that ends a text and opens none, as in `"Password:", x`: what stands before the next one is no value.
         if quote == '"' and not opening["slashes"] and is_inside_text(text, link.start()):
             return None
-        if value[0] in " \t,]}):;+.":
+        if value[0] in " \t,]}):;." or (value[0] == "+" and (value[-1] == "+" or not looks_random(value, 16))):
             return None
+    if not is_secret(named.name, value, named.strength):
+        return None
     scheme = scheme_end(value)
     if loose and not looks_chosen(value[scheme:], words=named.kind in ("says", "cell")):
         return None

@@ -12,39 +12,23 @@ from collections.abc import Iterator
 from ._judge import is_secret
 from ._links import SCHEME, SETTING, Named, Span
 from ._mark import REDACTED
-from ._names import Telling, telling
+from ._names import Telling, is_cookie, telling
 from ._values import harmless, is_count, looks_chosen, looks_random, prose
 
 __all__ = ["bare", "behind_gap", "below", "bracketed", "next_line"]
 
 _BEFORE_BARE = re.compile(rf"(?:{SETTING}|\b(?:login|connect)[ \t]{{1,4}}\S{{1,64}}\s{{1,8}})\Z")
-_BEFORE_CHOSEN = re.compile(r"(?i:\b(?:with|using|use|try|enter|temporary|new|default)[ ](?:the |my |this )?)\Z")
-_LINE_STARTS = ("\n", "\\n", '"', *"# // * ' ` export set SET ENV ARG setenv setx $env: $Env:".split())
-_BARE = re.compile(rf"(?:{SETTING}|\b(?:login|connect)[ \t]{{1,4}}\S{{1,64}}\s{{1,8}})\Z")
-_BEFORE_CHOSEN = re.compile(r"(?i:\b(?:with|using|use|try|enter|temporary|new|default)[ ](?:the |my |this )?)\Z")
-_LINE_STARTS = (
-    "\n",
-    "\\n",
-    "#",
-    "//",
-    "*",
-    '"',
-    "'",
-    "`",
-    "export",
-    "set",
-    "SET",
-    "ENV",
-    "ARG",
-    "setenv",
-    "setx",
-    "$env:",
-    "$Env:",
+_BEFORE_CHOSEN = re.compile(
+    r"(?i:\b(?:with|using|use|try|enter|temporary|new|default)[ ](?:the |my |this )?"
+    r"|\buser(?:name)?:? \S{1,64}(?:,| and| /)? (?:the )?)\Z"
 )
+_LINE_STARTS = ("\n", "\\n", '"', *"# // * ' ` export set SET ENV ARG setenv setx $env: $Env:".split())
 _BARE = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\\x1b]+")
 _BARE_LINE = re.compile(r"[^\s\"'`<>\\\x1b]+")
-_OTHER_FIELD = re.compile(r"[;&,][\w. -]{1,40}=|\w[(\[]")
-_CODE = re.compile(r"[$(){}]|->|::|\?\.")
+_OTHER_FIELD = re.compile(r"[;&,][\w. -]{1,40}[=:]|\w[(\[]")
+_CODE = re.compile(
+    r"[$(){}]|->|::|\?\.|\A[\w.]{1,40}\?[\w.]{1,40}:[\w.]|\A[A-Za-z_]\w*=(?:None|null|[Tt]rue|[Ff]alse)\b"
+)
 _PHRASE = re.compile(r"[a-z]{2,}(?: [a-z]{2,}){2,11}(?=[ \t]*(?:#|\r?\n|\Z))")
 _CREDENTIALS = re.compile(r"[A-Za-z][A-Za-z0-9_-]{1,31}[ \t]{1,4}(?P<rest>[^\s\"'\\<>${][^\r\n\"'\\<>]{5,4096})")
 _LINE_BELOW = re.compile(
@@ -97,8 +81,12 @@ def behind_gap(named: Named) -> Span | None:
         return None
     value = found[0]
     chosen = looks_chosen(value) and not _CODE.search(value)
+    if value.strip("?*&[]").isalpha() and not looks_random(value.strip("?*&[]")):
+        return None  # a type
     if named.is_flag or len(named.link[0]) > 1 or named.link[0] == "\t":
         secret = chosen and (value[0] != "-" or looks_random(value, 16))
+    elif chosen and named.strength is Telling.PASS and _is_line(text, at, found.end()):
+        secret = any(map(str.isdigit, value)) and "=" not in value
     elif chosen:
         secret = (named.strength > Telling.WEAK and looks_random(value, 16)) or _is_set(text, at, chosen=True)
     else:
@@ -106,10 +94,14 @@ def behind_gap(named: Named) -> Span | None:
     return Span(start, found.end()) if secret else None
 
 
+def _is_line(text: str, start: int, end: int) -> bool:
+    return text[start - 1 : start] in ("", "\n") and text[end : end + 1] in ("", "\n", "\r")
+
+
 def _is_set(text: str, at: int, *, chosen: bool) -> bool:
     """Whether the words before a name say that its value follows."""
     before = text[max(0, at - 96) : at]
-    if chosen and _BEFORE_CHOSEN.search(before, max(0, len(before) - 32)):
+    if chosen and _BEFORE_CHOSEN.search(before, max(0, len(before) - 80)):
         return True
     # Most texts hold none of these words: the pattern, which looks at every place, is for those that do.
     return any(word in before for word in _SETTING_WORDS) and bool(_BEFORE_BARE.search(before))
@@ -149,17 +141,23 @@ def _bare_value(named: Named) -> Span | None:
     if kind == "block" or (starts_line and kind == "sign" and (name.isupper() or ":" in sign)):
         bare = _whole_line(text, start) or bare
     # `arn:…:secret:…` is a part of a name with colons.
-    if not bare or "cookie" in name.lower() or (sign == ":" and before.endswith(":")):
+    if not bare or is_cookie(name) or (sign == ":" and before.endswith(":")):
         return None
     value, end = bare[0], bare.end()
     stripped = value.rstrip(".,:;!?)")
-    if len(stripped) < 3 or harmless(value) or harmless(stripped) or is_count(name, stripped, number=bool(close)):
+    if (
+        len(stripped) < 3
+        or harmless(stripped)
+        or (stripped != value and harmless(value))
+        or is_count(name, stripped, number=bool(close))
+    ):
         return None
     if scheme:
         secret = len(value) >= 6 and (looks_random(value, 6) or "authorization" in name.lower())
-    elif kind in ("says", "cell"):
-        end = start + len(stripped)
+    elif kind in ("says", "cell", "heredoc", "argument"):
+        end = start + len(stripped) if kind in ("says", "cell") else end
         secret = looks_chosen(stripped) and not _CODE.search(stripped)
+        secret = secret and not text[end : end + 4].lstrip().startswith(("}", ")"))
     elif named.strength is Telling.WEAK:
         secret = is_secret(name, value, named.strength) and not _is_code(text, value, end)
     else:
@@ -197,14 +195,20 @@ def _in_call(text: str, at: int, after: str) -> bool:
 def _bare_is_secret(named: Named, value: str, sign: str, end: int, *, starts_line: bool) -> bool:
     """Tell `password=hunter2` from code and prose, where what follows the sign is a name, a type or a word."""
     text, name = named.text, named.name
-    if _is_code(text, value, end):
+    if _is_code(text, value, end) or name.lower().endswith(value.lower()):
+        return False
+    if named.strength is Telling.LONE and value.isalpha() and not looks_random(value):
         return False
     after = text[end : end + 1]
     digit, spaced = any(map(str.isdigit, value)), sign[:1].isspace() or sign[-1:].isspace()
     is_line = starts_line and (after in ("", "\n", "\r", "\\") or text[end : end + 3].lstrip(" \t").startswith("#"))
     if _IDENTIFIER.fullmatch(value):
         if not value.isidentifier():
-            return digit and looks_random(max(value.split("."), key=len), 12)
+            # In `.env` and YAML there are no attributes.
+            if digit and is_line and (name.isupper() if sign == "=" else ":" in sign):
+                return True
+            longest = max(value.split("."), key=len)
+            return looks_random(longest, 12 if digit else 20)
         if digit:
             return value.lower() != name.lower() and (not spaced or (looks_random(value, 6) and not telling(value)))
         if sign == ":" and named.strength is Telling.PASS:
@@ -215,5 +219,7 @@ def _bare_is_secret(named: Named, value: str, sign: str, end: int, *, starts_lin
         return (odd and len(value) > 12) if spaced else (odd or not _in_call(text, named.at, after))
     plain = value.rstrip(".,:;!?)*")
     if plain.isalpha():
+        if is_line and len(plain) < len(value) and looks_random(plain, 6):
+            return True
         return not spaced and len(plain) < len(value) and not _in_call(text, named.at, after)
     return digit or not spaced or looks_chosen(value) or is_line

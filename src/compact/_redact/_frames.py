@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ._mark import REDACTED
 from ._values import cookie_is_secret, harmless, looks_chosen, looks_random
 
 __all__ = ["FRAMES", "Frame"]
@@ -43,16 +44,17 @@ class Frame(NamedTuple):
 # An argument of a command, quoted or not: the look-behinds tell which quote opened it.
 _ARGUMENT = (
     r"\\{0,3}[\"']?(?P<value>(?<=')[^'\n\\]{1,256}|(?<=\")[^\"\n\\]{1,256}"
-    r"|[^\s\"'\\|;&<>,\])$-][^\s\"'\\|;&<>,\])]{0,256})"
+    # What is gone already still is the argument: otherwise the next flag would be taken for this one.
+    rf"|{REDACTED}|[^\s\"'\\|;&<>,\])$-][^\s\"'\\|;&<>,\])]{{0,256}})"
 )
 _LITERAL = r"\\{0,3}[\"'](?P<value>(?<=')(?:[^'\n\\\"]|''){1,256}|(?<=\")[^\"\n\\]{1,256})"
 _MORE = r"[^\n|;]{0,160}?[\s\"']"
-_USER = r"[^\s:\"'\\]{1,64}:"
+_USER = r"[^\s:\"'\\<>]{0,64}:"
 
 
 def _command(literals: str, command: str, flag: str, is_secret: Callable[[str], bool] = _any) -> Frame:
     """A command and the flag behind which it takes a password."""
-    return Frame(tuple(literals.split()), rf"\b(?:{command})\b{_MORE}{flag}{_ARGUMENT}", is_secret)
+    return Frame(tuple(literals.split()), rf"(?:{command})\b{_MORE}{flag}{_ARGUMENT}", is_secret)
 
 
 FRAMES: tuple[Frame, ...] = (
@@ -70,14 +72,18 @@ FRAMES: tuple[Frame, ...] = (
     Frame((" -b ", "--cookie"), rf"[ \"'](?:-b|--cookie)[ =]{_ARGUMENT}", cookie_is_secret),
     Frame(
         ("response=", "mac=", "oauth_signature=", "passworddigest="),
-        r"(?:response|cnonce|\bmac|oauth_signature|PasswordDigest)=\\{0,3}\"(?P<value>[A-Za-z0-9+/=%_-]{8,512})",
+        r"=(?=[\\\"])(?:(?<=response=)|(?<=cnonce=)|(?<=\bmac=)|(?<=oauth_signature=)|(?<=PasswordDigest=))\\{0,3}\"(?P<value>[A-Za-z0-9+/=%_-]{8,512})",
         _credentials,
     ),
     # commands that take a password without saying so
+    # A key may stand for the user, with no password behind it.
     Frame(
         ("curl",),
-        rf"\bcurl\b{_MORE}(?:-u|--user|--proxy-user|-U)[ =]?"
-        rf"(?:\\{{0,3}}[\"']{_USER}(?P<value>[^\"'\n\\]{{1,256}})|{_USER}(?P<bare>[^\s\"'\\]{{1,256}}))",
+        r"curl\b(?:[^\n|;]|\\\r?\n){0,160}?[\s\"'](?:-[a-zA-Z]{0,3}[uU]|--user|--proxy-user)[ =]{0,4}(?:"
+        rf"\\{{0,3}}[\"']{_USER}(?P<value>[^\"'\n\\]{{1,256}})"
+        rf"|(?:{_USER}\\{{0,3}}[\"']?"
+        r"|\\{0,3}[\"']?(?=[^\s:]{0,64}[0-9])(?=[^\s\"':\\]{16,256}:(?:[\"'\s\\]|\Z)))"
+        r"(?P<bare>[^\s\"'\\]{1,256}))",
         _no_number,
     ),
     Frame(
@@ -93,9 +99,40 @@ FRAMES: tuple[Frame, ...] = (
     ),
     Frame((" -p",), rf"(?:-u|-U|--user(?:name)?)[ =]?\S{{1,64}} -p(?:[ =]|ass(?:word)?[ =])?{_ARGUMENT}", looks_chosen),
     Frame(
-        ("auth=(", "auth(", "authenticate(", "authentication(", ".login(", "credential(", "credentials("),
-        r"(?:\bauth=\(|[Aa]uth(?:enticate|entication)?\(|[Cc]redentials?\(|\.login\()[ ]?"
+        ("auth=(", "auth(", "authenticate(", "authentication(", "login(", "credential(", "credentials("),
+        r"\((?=[ ]?[\"'])(?:(?<=auth=.)|(?<=[Aa]uth.)|(?<=uthenticate.)|(?<=uthentication.)"
+        r"|(?<=redential.)|(?<=redentials.)|(?<=\blogin.))[ ]?"
         rf"(?:[\"'][^\n\"'\\]{{1,128}}[\"'],[ ]?){{1,3}}{_LITERAL}(?=[\"'][ ]?\))",
+    ),
+    Frame(
+        ("credentials", "creds"),
+        r"[Cc]red(?:ential)?s[ ]{0,4}[=:][ ]{0,4}[(\[][ ]?[\"'][^\n\"'\\]{1,128}[\"'],[ ]?"
+        rf"{_LITERAL}(?=[\"'][ ]?[)\]])",
+    ),
+    Frame(
+        ("jwt.", "createhmac(", "hmac.new(", "fernet("),
+        r"(?:jwt\.(?:sign|encode|verify|decode)\([^\n\"']{1,80},|createHmac\([\"'][\w-]{2,16}[\"'],|hmac\.new\(|Fernet\()"
+        rf"[ ]?b?{_LITERAL}",
+        looks_chosen,
+    ),
+    Frame(
+        ("@tcp(", "@unix("),
+        r"(?<![\w.-])[\w.-]{1,64}:(?P<value>[^\s\"'`:/]{1,128}?)@(?:tcp|unix)\(",
+    ),
+    Frame(
+        ("password for", "password is generated for", "password generated for"),
+        r"[Pp]assword (?:is |was )?(?:generated |set )?for (?:user )?[\"']?[^\s\"':]{1,64}[\"']?: "
+        r"(?P<value>[^\s\"'\\<>]{6,128})",
+        looks_chosen,
+    ),
+    Frame(("credentials:",), r"[Cc]redentials?: [^\s/]{1,64} ?/ ?(?P<value>[^\s\"'\\<>]{5,128})", looks_chosen),
+    Frame(("useradd", "usermod"), rf"user(?:add|mod)\b{_MORE}(?:-p|--password)[ =]{_ARGUMENT}", looks_chosen),
+    Frame(("ssh-keygen",), rf"ssh-keygen\b{_MORE}-[NP][ ]{_ARGUMENT}", looks_chosen),
+    Frame(("activate-refresh-token",), r"activate-refresh-token \S{1,64} (?P<value>[^\s\"'\\]{8,512})", looks_chosen),
+    Frame(
+        ("enable secret", "snmp-server community"),
+        r"(?:enable secret(?: [0-9])?|snmp-server community) (?P<value>[^\s\"'\\]{6,128})",
+        looks_chosen,
     ),
     Frame(
         ("new pdo(", "mysqli", "getconnection(", "pg_connect("),
@@ -113,7 +150,7 @@ FRAMES: tuple[Frame, ...] = (
         "mosquitto_ ipmitool sqlcmd bcp", "mosquitto_pub|mosquitto_sub|ipmitool|sqlcmd|bcp", "-P[ ]", looks_chosen
     ),
     _command("zip", "zip|unzip", "-P[ ]?", looks_chosen),
-    _command("7z", "7z[a-z]?", "-p"),
+    Frame(("7z ", "7za ", "7zr ", "7zz "), rf"7z[arz]?[ ]{_MORE}-p{_ARGUMENT}"),
     Frame(("smbclient", "rpcclient"), r"-U[ ]?[\"']?[\w.\\-]{1,64}%(?P<value>[^\s\"']{1,128})"),
     _command("openssl", "openssl", "-(?:k|K|pass)[ ](?!pass:|env:|file:|stdin)"),
     Frame(("pass:",), r"-pass(?:in|out)?[ ]\\{0,3}[\"']?pass:(?P<value>[^\s\"'\\]{1,128})"),
@@ -138,7 +175,11 @@ FRAMES: tuple[Frame, ...] = (
         r"(?:sqlplus(?:[ ]-[a-zA-Z]{1,8}){0,3}[ ]|[Cc](?i:onn(?:ect)?)[ ]|:thin:)[\w$]{1,64}/"
         r"(?P<value>[^\s\"'/@]{3,64})@",
     ),
-    Frame(("pwd={", "password={"), r"(?i:pwd|password)=\{(?P<value>[^{}\n\"']{3,128})\}", looks_chosen),
+    Frame(
+        ("pwd={", "password={"),
+        r"(?i:pwd|password)=\{(?![\w.]{1,64}![rsa])(?P<value>[^{}\n\"']{3,128})\}",
+        looks_chosen,
+    ),
     # the fallback of a reference
     Frame(
         ("${",),

@@ -10,7 +10,7 @@ import re
 from base64 import b64decode
 
 from ._links import SCHEME
-from ._names import Telling
+from ._names import Telling, is_cookie
 from ._values import cookie_is_secret, harmless, is_count, looks_random, prose
 
 __all__ = ["is_secret", "scheme_end"]
@@ -21,7 +21,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 def is_secret(name: str, value: str, strength: Telling) -> bool:
     """Whether a text that belongs to a name, for sure and as a whole, is a secret."""
-    if "cookie" in name.lower():
+    if is_cookie(name):
         return cookie_is_secret(value)
     rest = value[scheme_end(value) :]
     if strength is Telling.LONE and rest.strip().isalpha() and not looks_random(rest.strip()):
@@ -46,5 +46,5 @@ def _is_basic(value: str) -> bool:
 
 def scheme_end(value: str) -> int:
     """Where the credentials start behind a scheme such as `Bearer`."""
-    scheme = SCHEME.match(value)
+    scheme = SCHEME.match(value) if " " in value or "\t" in value else None
     return scheme.end() if scheme else 0

@@ -31,8 +31,9 @@ _CUT_OFF = re.compile(
 )
 _END_ONLY = re.compile(_END)
 _BODY_LINE = re.compile(r"\s*[A-Za-z0-9+/=]{16,}\s*")
+_ANY_BODY = re.compile(r"[A-Za-z0-9+/]{16}")
 _PUTTY = re.compile(r"(?<=Private-Lines: )[0-9]{1,3}\s+(?:[A-Za-z0-9+/=]{16,}\s+)+[A-Za-z0-9+/=]+")
-_LONGEST = 65_536
+_LONGEST = 262_144
 
 
 def without_private_keys(text: str) -> str:
@@ -59,7 +60,10 @@ def _around(text: str, at: int, done: int) -> tuple[int, int]:
     begin = _BEGIN.match(text, start) if start >= done and at - start < 64 else None
     if begin:
         last = begin.end() + _LONGEST
-        body = _WHOLE.match(text, begin.end(), last) or _CUT_OFF.match(text, begin.end(), last)
+        whole = _WHOLE.match(text, begin.end(), last)
+        if whole and not _ANY_BODY.search(whole[0]):
+            return at, at  # an armour around `...`
+        body = whole or _CUT_OFF.match(text, begin.end(), last)
         return (start, body.end()) if body else (at, at)
     ending = _END_ONLY.match(text, start) if start >= done else None
     if not ending:

@@ -14,11 +14,11 @@ from functools import lru_cache
 
 from ._values import word_list
 
-__all__ = ["LITERALS", "Telling", "telling"]
+__all__ = ["LITERALS", "Telling", "is_cookie", "names_a_vendor", "telling"]
 
 LITERALS = tuple(
     "pass pwd psw pword pw secret token auth cookie cred key psk jwt sess salt _pat kennwort wachtwoord "
-    "senha парол 密码".split()
+    "senha contrase парол 密码".split()
 )
 """What every telling name holds, in lower case."""
 
@@ -46,7 +46,8 @@ _WHICH = frozenset(
 """Words behind the telling one that only say which one it is."""
 
 _PASSWORDS = tuple(
-    "password passwd pswd passwrd pword wachtwoord passphrase passwort kennwort passcode pwd senha пароль 密码".split()
+    "password passwd pswd passwrd pword wachtwoord passphrase passwort kennwort passcode pwd senha contrasena пароль "
+    "密码".split()
 )
 _WHOLE_PASSWORDS = frozenset(
     "pass pw psk psw userpass dbpass sshpass rootpass adminpass keypass storepass bindpw rootpw "
@@ -76,7 +77,9 @@ _VENDORS = frozenset(
     "pagerduty paypal perplexity pinecone plaid postmark pulumi pusher rapidapi redis replicate rollbar segment "
     "sendbird sendgrid sentry shopify slack snyk sonar splunk square squarespace stripe sumologic supabase tavily "
     "telegram trello twilio twitch twitter typeform vault vercel vonage wandb weather yandex youtube zendesk "
-    "zoom".split()
+    "zoom meraki droneci finicity nytimes privateai sidekiq sourcegraph travisci freemius sendinblue gocardless "
+    "planetscale databricks clickhouse duffel dynatrace easypost flutterwave frameio hashicorp postman prefect readme "
+    "rubygems scalingo shippo cosmos fullstory".split()
 )
 """Vendors whose keys show nothing by themselves."""
 
@@ -86,6 +89,7 @@ _NO_SECRET_KEY = frozenset(
     "natural group lookup i18n translation locale registry hot shortcut keyboard arrow object bucket file row column "
     "field idempotency event message trace".split()
 )
+_NO_SECRET_AT_ALL = frozenset("page continuation cursor eos bos pad unk vocab prompt completion lexer parser".split())
 _NO_SECRET_TOKEN = frozenset(
     "page next prev previous continuation continue sync cursor eos bos pad unk sep cls mask special stop start end "
     "begin first last current max min num total count n prompt completion input output vocab per nextpage image audio "
@@ -98,7 +102,7 @@ def telling(name: str) -> Telling:
     """How telling a name is."""
     if name.strip("-.") == "PASS":  # what a run of tests says
         return Telling.NOTHING
-    words = word_list(name)
+    words = word_list(name.replace("ñ", "n"))
     while len(words) > 1 and (words[-1] in _WHICH or words[-1] in _VENDORS or words[-1].isdigit()):
         words.pop()
     if words[-1:] == ["string"] and words[-2:-1] == ["secret"]:
@@ -113,12 +117,31 @@ def telling(name: str) -> Telling:
     if single.endswith(_PASSWORDS) or last in _WHOLE_PASSWORDS or (single in _PARTS_OF_PASSWORDS and "pass" in before):
         return Telling.PASS
     if single.endswith("token"):
-        if plural or before & _NO_SECRET_TOKEN:
+        what = words[-2] if last == "token" and before else last.removesuffix("token")
+        if plural or what in _NO_SECRET_TOKEN or before & _NO_SECRET_AT_ALL or last == "jsonwebtoken":
             return Telling.NOTHING
         return Telling.STRONG if before or last != "token" else Telling.LONE
     if single.endswith(_SECRETS) or last in _WHOLE_SECRETS:
         return Telling.STRONG
     return Telling.WEAK if last in _WEAK else Telling.NOTHING
+
+
+# Of these, what stands beside the name alone is more likely something else: a commit, a digest, a channel, an account.
+_NO_KEY_BESIDE = frozenset(
+    "aws azure docker elastic firebase gcp github gitlab google linear linkedin maps mongodb notion npm readme redis "
+    "segment slack splunk square twitter vault weather youtube zoom facebook discord cosmos".split()
+)
+
+
+def names_a_vendor(name: str) -> bool:
+    """Whether a name is that of a vendor and no more, whose key may be all that it means: `algolia: …`."""
+    words = [word for word in word_list(name) if word not in _WHICH]
+    return len(words) == 1 and words[0] in _VENDORS and words[0] not in _NO_KEY_BESIDE
+
+
+def is_cookie(name: str) -> bool:
+    """Whether what stands under a name is a cookie, and no secret that has to do with cookies."""
+    return name.lower().rstrip("s2").endswith("cookie")
 
 
 def _key(words: list[str], before: frozenset[str]) -> Telling:

@@ -12,7 +12,7 @@ from functools import cache
 
 from ._frames import FRAMES
 from ._mark import REDACTED
-from ._prefilter import any_of
+from ._prefilter import Literals
 from ._values import harmless, looks_random
 
 __all__ = ["without_framed"]
@@ -41,8 +41,7 @@ def without_framed(text: str) -> str:
     twin = text.lower()
     if "://" in text and "@" in text:
         text = _DATABASE.sub(_in_address, _ADDRESS.sub(_in_address, text))
-    pattern, within = _literals()
-    present = {literal for found in set(pattern.findall(twin)) for literal in within[found]}
+    present = frozenset(_literals().of(twin))
     for number, frame in enumerate(FRAMES if present else ()):
         if not present.isdisjoint(frame.literals):
             text = _framed(text, _compiled(number), frame.is_secret)
@@ -52,10 +51,8 @@ def without_framed(text: str) -> str:
 
 
 @cache
-def _literals() -> tuple[re.Pattern[str], dict[str, list[str]]]:
-    """All literals of frames as one pattern, and for each those that stand in it: a match hides them."""
-    literals = {literal for frame in FRAMES for literal in frame.literals}
-    return re.compile(any_of(literals)), {one: [other for other in literals if other in one] for one in literals}
+def _literals() -> Literals:
+    return Literals(literal for frame in FRAMES for literal in frame.literals)
 
 
 @cache

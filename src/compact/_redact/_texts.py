@@ -10,6 +10,8 @@ import json
 from typing import Any
 
 from ._assigned import without_assigned
+from ._beside import without_vendor_values
+from ._coded import without_coded
 from ._keys import without_private_keys
 from ._shapes import without_framed
 from ._slices import in_slices
@@ -28,7 +30,8 @@ def without_secrets(text: str) -> str:
 
 
 def _slice(text: str) -> str:
-    return without_assigned(without_columns(without_framed(without_vendor_tokens(text))))
+    known = without_columns(without_framed(without_vendor_tokens(text)))
+    return without_assigned(without_coded(without_vendor_values(known)))
 
 
 def keeps_json(before: Any, after: Any) -> bool:

@@ -29,6 +29,8 @@ _STAND_INS = frozenset(
     change_me change-me changeit placeholder value bearer basic digest negotiate here n/a access refresh id session
     cookie public private input output auto manual never always prompt ask env file stdin vault keyring keychain plain
     same sha256 sha512 md5 aws4-hmac-sha256 bcrypt scrypt argon2 pbkdf2 hmac rsa ecdsa ed25519 aes char varchar self
+    read write set expired valid invalid revoked present absent provided configured active inactive granted issued
+    confirmed nullable sometimes ollama not-needed not-used no-key lm-studio admin root postgres mysql guest
     passwort kennwort wachtwoord senha parola clave jeton heslo salasana haslo motdepasse
     this other left right include same-origin omit unused ignored oauth2 oauth saml ldap kerberos jwt
     """.split()
@@ -43,15 +45,19 @@ _STOP_WORDS = frozenset(
     "der die das und ist le la les de el los".split()
 )
 _STANDS_FOR = re.compile(
-    r"\s*|[*•.…#?_=-]{2,}|[xX]{3,}|([A-Za-z0-9*])\1{3,}|<[^<>]*>|\[[A-Za-z_. -]*\]"
+    r"\s*|[*•.…#?_=-]{2,}|([A-Za-z0-9*])\1{2,}|<[^<>]*>|\[[A-Za-z_. -]*\]"
     # a colour, a version, a number with its unit or format
     r"|#[0-9a-fA-F]{3,8}|[\^~<>=v]{0,2}[0-9]+(?:\.[0-9x*]+){1,12}(?:-[a-z0-9.]+)?"
     r"|[<>^]?0?[0-9]{1,3}(?:\.[0-9]+)?[bcdeEfFgGnosxX%]"
     # a variable, a hole of a template, an argument of a statement
-    r"|\$\{.*|\$\(.*|\$[A-Za-z_][\w.:]*|\$[0-9]|\{\{?.*\}?\}|%\w+(?:\([^()]*\))?%|[0-]{6,}|%\(\w+\)s|%[-0-9.]*[sdrvqx]|:[a-z_]\w*|@[A-Za-z_./][\w./-]*"
+    r"|\$\{.*|\$\(.*|\$[A-Za-z_][\w.:]*|\$[0-9]|\{\{?.*\}?\}|%\w+(?:\([^()]*\))?%|[0-]{6,}|%\(\w+\)s|(?:%[-0-9.]*[sdrvqx]\W?){1,4}|:[a-z_]\w*"
+    r"|@{1,2}[A-Za-z_./][\w./:-]*@{0,2}|[0-9]?\*[a-z]+"
+    # a type, and an object of Kubernetes
+    r"|\*?(?:\w+\.)*_?(?:[A-Z][A-Za-z]*[0-9]{0,5}){1,4}(?:Key|Token|Secret|Form|Credentials?|Auth|Password|Provider"
+    r"|Config|Type|Schema|Header|Model|Policy|Bearer)|_[A-Z][a-z]+[A-Z]?|[a-z]+(?:-[a-z0-9]+)*-(?:tls|secrets?|creds|certs?)"
     r"|#\{.*|!\w+.*|ENC[\[(].*|\{cipher\}.*"
     # what is kept elsewhere
-    r"|(?:env|file|vault|ssm|op|gcp-secret|secretref|keyvault|awskms|ref|ref\+\w+|arn|keyring|projects)[:/].*"
+    r"|sha(?:1|256|384|512)[-:][A-Za-z0-9+/=]+|(?:env|file|vault|ssm|op|gcp-secret|secretref|keyvault|awskms|ref|ref\+\w+|arn|keyring|projects)[:/].*"
     r"|(?:process\.env|os\.environ|os\.getenv|System\.getenv|ENV|env|secrets|vars?|data|local|self|this|config|settings)"
     r"[.\[(].*"
     # paths and addresses
@@ -69,17 +75,32 @@ _HOLDS = re.compile(
     r"\{\{.*\}\}|\$\{.*\}|<[a-zA-Z][\w -]*>|\{[A-Za-z_][\w.]*(?:![rsa])?(?::[^{}]*)?\}"
     r"|\\[wdsbWDS]|\[\^|\(\?[:=!P]|\][+*]|\.\*"
     # rules that a form checks
-    r"|\b(?:required|nullable|confirmed)\||\|(?:min|max):[0-9]"
-    # words that only placeholders have
-    r"|(?i:\b(?:your|my|the|some|an?)[_ -].*(?:key|token|secret|password|passwd|pass|id|here|value|name)\b"
+    r"|\b(?:required|nullable|confirmed)\||\|(?:min|max):[0-9]",
+    re.DOTALL,
+)
+# Words that only placeholders have; looked for in lower case, which is quicker than ignoring it.
+_SAYS_SO = re.compile(
+    r"\b(?:your|my|the|some|an?)[_ -].*(?:key|token|secret|password|passwd|pass|id|here|value|name)\b"
     r"|(?:your|insert|replace|enter|change|put|add)[_ -]?(?:your|me|this|it|here|with|the|a)?[_ -]"
-    r"|placeholder|changeme|change_me|redacted|x{4,}|\*{4,}|[_-]here|goes[_ -]here|dummy|example|not[_-]a[_-]real)",
+    r"|placeholder|changeme|change_me|redacted|x{4,}|\*{4,}|[_-]here|goes[_ -]here|dummy|example|not[_-]a[_-]real"
+    r"|([a-z0-9])\1{9,}",
     re.DOTALL,
 )
 _CUT_OFF = re.compile(r"(?:\.{3}|…|\[\.{3}\]).*\Z", re.DOTALL)
 _WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w.:-]*")
 _LONGEST_STAND_IN = 512
+_PUBLIC = (
+    "ssh-rsa AAAA",
+    "ssh-ed25519 AAAA",
+    "ssh-dss AAAA",
+    "ecdsa-sha2-",
+    "sk-ssh-",
+    "-----BEGIN CERT",
+    "-----BEGIN PUB",
+)
+_SHOUTED = ("TOKEN", "KEY", "SECRET", "PASSWORD")
+_TURNS = re.compile(r"[a-z][A-Z0-9]|[A-Z][0-9]|[0-9][A-Za-z]")
 
 
 def word_list(name: str) -> list[str]:
@@ -89,22 +110,38 @@ def word_list(name: str) -> list[str]:
 
 def harmless(value: str) -> bool:
     """Whether a value is no secret whatever it stands under: a placeholder, a reference, a type, a path, an id."""
+    if value.startswith(_PUBLIC):
+        return True
     if len(value) > _LONGEST_STAND_IN:
         return False
-    head = _CUT_OFF.sub("", value)
+    head = _CUT_OFF.sub("", value) if "..." in value or "…" in value else value
     if head != value:
-        return not looks_random(head) or harmless(head)
-    if value.lower() in _STAND_INS or _STANDS_FOR.fullmatch(value):
+        # What every JWT starts with tells nothing.
+        return not looks_random(head) or (head.startswith("eyJ") and len(head) < 20) or harmless(head)
+    if value.lower().rstrip("=: ") in _STAND_INS or (_STANDS_FOR.fullmatch(value) and not _is_base64(value)):
         return True
-    return bool(_HOLDS.search(value)) or _names_something(value)
+    if not value.isalnum() and _HOLDS.search(value):
+        return True
+    return bool(_SAYS_SO.search(value.lower())) or _names_something(value)
+
+
+def _is_base64(value: str) -> bool:
+    """Whether what could be a path is base64 that starts with a slash."""
+    if value[0:1] != "/" or "." in value or "-" in value or len(value) < 16:
+        return False
+    return any(len(part) >= 8 and len(_TURNS.findall(part)) >= 5 for part in value.split("/"))
 
 
 def _names_something(value: str) -> bool:
     """A name such as `DB_PASSWORD`, `user-token` or `accessToken2`: words, one of them telling, and hardly a digit."""
+    if value.isupper() and value.isalpha() and value.endswith(_SHOUTED):
+        return True
     if not _IDENTIFIER.fullmatch(value) or sum(map(str.isdigit, value)) > 4:
         return False
     words = word_list(value)
-    return not _TELLING_WORDS.isdisjoint(words) and sum(len(word) < 2 for word in words) < 2
+    if _TELLING_WORDS.isdisjoint(words) or len(_TURNS.findall(value)) > 5:
+        return False
+    return sum(len(word) < 2 for word in words) < 2
 
 
 def prose(value: str) -> bool:
@@ -125,7 +162,9 @@ _COUNTED = re.compile(
     r"v?[0-9]+(?:\.[0-9]+)*(?:[A-Za-z%]{1,3}|[-.]?(?:alpha|beta|rc|dev)\.?[0-9]*)?"
     r"|[0-9]{4}-[0-9]{2}-[0-9]{2}.*|0x[0-9a-fA-F]{1,8}|[a-z]{2,5}[0-9]|(?i:utf|iso|sha|md|rs|hs|es)-?[0-9-]+"
 )
-_JOINED_WORDS = re.compile(r"(?:[A-Z]{1,5})?[a-z]{2,}(?:[A-Z]{1,4}[a-z]{2,}|[A-Z]{2,4})*+|[A-Z]+s?|[A-Za-z]")
+_JOINED_WORDS = re.compile(
+    r"(?:[A-Z]{1,5})?[a-z]{2,}(?:[A-Z]{1,4}[a-z]{2,}|[A-Z]{2,4}|(?:At|By|In|On|Of|To|Id)(?![a-z]))*+|[A-Z]+s?|[A-Za-z]"
+)
 _BETWEEN_WORDS = re.compile(r"[_. /-]")
 
 
@@ -171,7 +210,8 @@ def stands_in(rest: str) -> bool:
     """Whether what follows a vendor's start says that it only stands in for a token: `xxxx`, `EXAMPLE`."""
     if len(set(rest)) < 2:
         return True
-    return bool(_ONLY_SHOWN.search(rest)) and (len(rest) < 40 or "xxxx" in rest.lower())
+    low = rest.lower()
+    return bool(_ONLY_SHOWN.search(rest)) and (len(rest) < 40 or "xxxx" in low or low.count("example") > 1)
 
 
 def drawn_by_lot(rest: str) -> bool:
@@ -187,8 +227,10 @@ def _drawn(part: str) -> bool:
 
 def is_count(name: str, value: str, *, number: bool = False) -> bool:
     """Whether a number is a mere count: a short one, or any that fits a counter of tokens."""
+    if not value.isdigit() or len(value) > 9:
+        return False
     most = 9 if "token" in name.lower() else 6 if name.lower() == "pass" else 3 if number else 0
-    return value.isdigit() and len(value) <= most
+    return len(value) <= most
 
 
 _COOKIE = re.compile(r"([^=;\s]{1,128})=([^;]*)")

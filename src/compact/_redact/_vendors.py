@@ -16,29 +16,39 @@ from functools import cache
 
 from ._formats import PLAIN, SHAPED, SPOTTED
 from ._mark import REDACTED
-from ._prefilter import any_of
+from ._prefilter import Literals, any_of
 from ._values import drawn_by_lot, stands_in
 
 __all__ = ["without_vendor_tokens"]
 
 # What may stand right before a word though it ends in a letter: an escape, a code of an address, a terminal's colour.
-_ESCAPE = r"(?:\\[nrtbf]|\\u00[0-9a-f]{2}|%[0-9A-F]{2}|\[[0-9;]{0,12}m)"
+_ESCAPE = r"(?:\\[nrtbf]|u00[0-9a-f]{2}|%[0-9A-Fa-f]{2}|\[[0-9;]{0,12}m)"
+# A word starts, and it is long enough for a token: that is quicker to see than whether it is one.
+_WORD_START = r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9_./~:$+-]{12})"
 # A vendor that is not in the table: `acme_live_8fK2…`. A publishable key says so by its `pk`.
 _UNLISTED = re.compile(
     r"_(?:live|test|prod|sandbox|pat|sk|secret|token|key|api|auth)_(?=[A-Za-z]{0,32}[0-9])(?=[0-9]{0,32}[A-Za-z])[A-Za-z0-9]{16,}"
+)
+# A bot at Discord: its number, a time and a signature.
+_BOT = re.compile(
+    r"[MNO](?<![A-Za-z0-9_.-].)[A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![A-Za-z0-9_-])"
 )
 _ITS_NAME = re.compile(r"(?:[a-z][a-z0-9]{1,15})\Z")
 
 
 def without_vendor_tokens(text: str) -> str:
     """The text with every known token replaced."""
-    if "\\" in text or "%" in text or "\x1b" in text:
+    if "\\" in text or "%" in text or "[" in text or "u00" in text:
         text = _without(text, _starts(_ESCAPE))
-    text = _without(text, _starts(r"(?<![A-Za-z0-9_])"))
-    for literal in SPOTTED:
-        if literal in text:
-            text = _spotted(literal).sub(REDACTED, text)
+    text = _without(text, _starts(_WORD_START))
+    text = _BOT.sub(REDACTED, text)
+    for literal in _middles().of(text):
+        text = _spotted(literal).sub(_unless_shown, text)
     return _without_unlisted(text)
+
+
+def _unless_shown(match: re.Match[str]) -> str:
+    return match[0] if stands_in(match[0]) else REDACTED
 
 
 def _without_unlisted(text: str) -> str:
@@ -84,6 +94,11 @@ def _starts(before: str) -> re.Pattern[str]:
 def _rest(start: str) -> re.Pattern[str]:
     """What may follow a start, made when it is first met: all of them would slow the first call down."""
     return re.compile(_rests()[start])
+
+
+@cache
+def _middles() -> Literals:
+    return Literals(SPOTTED)
 
 
 @cache

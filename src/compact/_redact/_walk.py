@@ -23,7 +23,7 @@ __all__ = ["Walk"]
 
 _DEEPEST = 100
 _SHORT_FLAGS = ("-u", "-p", "-a", "-w", "-P", "-k", "--user")
-_NAMES, _VALUES = ("name", "key", "Name", "Key"), ("value", "Value")
+_NAMES, _VALUES = ("name", "key", "Name", "Key", "k", "ParameterKey"), ("value", "Value", "v", "ParameterValue")
 
 
 class Walk:
@@ -77,14 +77,15 @@ class Walk:
         changed = False
         called = next((self._string(value[key]) for key in _NAMES if isinstance(value.get(key), str)), "")
         for key, item in value.items():
-            new_key = self._string(key) if isinstance(key, str) else key
+            new_key = self.clean(key, depth + 1) if isinstance(key, (str, bytes)) else key
             # Named as it will be called: a second walk must come to the same end.
-            name = called if key in _VALUES else new_key if isinstance(key, str) else ""
+            plain = new_key.decode("latin-1") if isinstance(new_key, bytes) else new_key
+            name = called if key in _VALUES else plain if isinstance(plain, str) else ""
             strength = telling(name) if name else Telling.NOTHING
             new = self._named(name, strength, item, depth) if strength else self.clean(item, depth + 1)
             changed = changed or new is not item or new_key is not key
             while new_key in result:
-                new_key = f"{new_key}'"
+                new_key = new_key + (b"'" if isinstance(new_key, bytes) else "'")
             result[new_key] = new
         return result if changed else value
 
