@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from providers import problems as provider_problems
 
@@ -818,6 +818,7 @@ def test_any_fold_can_be_undone_shown_and_redone(dialect: str, broken: bool) -> 
     check()
 
 
+@settings(max_examples=min(settings().max_examples, 120))
 @given(st.lists(st.sampled_from(["fold", "fold", "undo", "redo", "restart"]), max_size=14))
 def test_a_walk_of_folds_undos_and_redos(walk: list[str]) -> None:
     """Against two plain stacks: where the session stands, what can be taken back, what can be put in force again."""

@@ -92,7 +92,7 @@ def test_a_real_conversation_survives(name: str, window: int, layout: str) -> No
     """No list is invalid, none is over budget, and the only error is one whose sum is true."""
     config = CompactConfig(max_context_tokens=window, policy={"layout": layout}, storage={"adapter": "none"})
     tally, read = counter_for("tiktoken", "gpt-4o"), DIALECTS["openai-chat"].read
-    for session, transcript in load(name):
+    for session, transcript in load(name)[: 1 if EACH and layout == "rolling" else None]:
         seen = Recorder()
         manager = CompactManager(config, sinks=[seen])
         context: list[dict[str, Any]] = []

@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["REDACTED", "Redactor", "held_secrets", "redact"]
 
 
+LONGEST_REMEMBERED = 32_768
+MOST_REMEMBERED = 2_000_000
+"""Characters of texts without secrets that a redactor knows again, in one and in all; nothing else is remembered."""
+
+
 class _Machinery(NamedTuple):
     walk: type[Walk]
     in_slices: Callable[[str, Callable[[str], str]], str]
@@ -56,12 +61,14 @@ class Redactor:
     wherever they stand, whatever is around them (see `held_secrets`).
     """
 
-    __slots__ = ("_held", "_patterns", "enabled")
+    __slots__ = ("_clean", "_held", "_patterns", "_remembered", "enabled")
 
     def __init__(self, enabled: bool = True, patterns: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
         self.enabled = enabled
         self._patterns = _checked(tuple(patterns))
         self._held = _sought(tuple(secrets))
+        self._clean: set[str] = set()
+        self._remembered = 0
 
     def redact(self, value: Any) -> Any:
         """The value without its secrets; the same object when it holds none. The input is never changed."""
@@ -73,10 +80,23 @@ class Redactor:
             return REDACTED
 
     def _text(self, text: str) -> str:
+        if text in self._clean:
+            return text
         parts = _machinery()
         redacted = parts.in_slices(text, self._held.clean) if self._held else text
         redacted = parts.without_secrets(redacted)
-        return self._patterns.clean(redacted) if self._patterns else redacted
+        redacted = self._patterns.clean(redacted) if self._patterns else redacted
+        if redacted == text and len(text) <= LONGEST_REMEMBERED:
+            self._remember(text)
+        return redacted
+
+    def _remember(self, text: str) -> None:
+        """A text without secrets is read once: keys of events, and messages that are archived fold after fold."""
+        self._remembered += len(text) + 64
+        if self._remembered > MOST_REMEMBERED:
+            self._clean.clear()
+            self._remembered = len(text) + 64
+        self._clean.add(text)
 
 
 def redact(value: Any) -> Any:
