@@ -60,6 +60,7 @@ async def outcome(call: Callable[[], Any]) -> Any:
 # -- the same as sync ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_failure", ["prune", "extract", "raise"])
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("layout", ["layered", "in_place", "rolling"])

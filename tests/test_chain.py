@@ -374,6 +374,7 @@ def answering(rubbish: Any) -> Callable[[Ask], Any]:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.spec("T18", "S31", "S32", "S33", "L14")
 @pytest.mark.parametrize("name", RUBBISH)
 @pytest.mark.parametrize("on_failure", ["prune", "extract"])

@@ -70,6 +70,7 @@ def test_another_seed_tells_other_details() -> None:
     assert ours[1] == other[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 8])
 @pytest.mark.parametrize("tokens", [10_000, 50_000, 200_000])
 def test_size_is_near_the_target(tokens: int, seed: int) -> None:

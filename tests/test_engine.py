@@ -435,6 +435,7 @@ def keeps(plan: Plan, messages: Messages) -> tuple[int, int]:
     return sum(m["role"] == "user" for m in kept), sum(m["role"] == "tool" for m in kept)
 
 
+@pytest.mark.slow
 @pytest.mark.spec("S14")
 def test_keeps_give_way_in_turn_down_to_the_floor() -> None:
     """As the window shrinks: a turn less, a pair less, in turn, to (1, 1), to the floor, and then the error."""
@@ -1007,6 +1008,7 @@ def test_recover_helps_after_a_preflight_that_failed() -> None:
 # -- compact_messages --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["layered", "in_place", "rolling"])
 @pytest.mark.parametrize(
     "pattern", ["ua" * 20, "u" + "tr" * 20 + "a", "tr" * 20, "a" * 30, "u" * 30], ids=["ua", "utr", "tr", "a", "u"]
@@ -1021,6 +1023,7 @@ def test_one_shot_fits_any_size(layout: str, pattern: str) -> None:
     assert not Path(".compact").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["tr" * 3, "Trra", "uaua", "sua", "uaut"])
 @pytest.mark.parametrize("answer", ["notes", "", ModelUnavailable("down")])
 def test_one_shot_in_hardly_any_room_fits_or_says_so(pattern: str, answer: Any) -> None:

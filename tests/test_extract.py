@@ -433,6 +433,7 @@ def golden() -> str:
     return "\n\n".join([*map(extract, asks), extract(ask(*CODING, previous=first, max_tokens=300, first=15))])
 
 
+@pytest.mark.slow
 @pytest.mark.spec("S37")
 def test_the_same_input_gives_the_same_summary_in_every_process() -> None:
     """Processes with different hash seeds write the same bytes."""
@@ -450,6 +451,7 @@ def test_the_same_input_gives_the_same_summary_in_every_process() -> None:
     assert [golden()] * 3 == outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["a", "[", "a/", "1", "Ab", "a.", "_a", "error: ", "*** ", "\n", " ", "<COMPACT-", "?!"]
 )

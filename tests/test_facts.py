@@ -375,6 +375,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.spec("T30")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_texts_end(name: str) -> None:
@@ -417,6 +418,7 @@ print(json.dumps([facts.best, body, report.as_dict()]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spec("S37")
 def test_the_same_under_every_hash_seed() -> None:
     """Facts, repair and report are the same in every process."""

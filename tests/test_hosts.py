@@ -95,6 +95,7 @@ def keep(bench: Bench, history: list[dict[str, Any]], start: int = 2) -> list[li
 # -- the whole history again -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("form", FORMS)
 def test_one_call_per_fold_and_a_stable_prefix(form: str, layout: str) -> None:

@@ -229,6 +229,7 @@ def folded(text: str, strategy: str) -> Iterator[str]:
     manager.close()
 
 
+@pytest.mark.slow
 @pytest.mark.spec("T23")
 @pytest.mark.parametrize("strategy", ["task_state", "decision_log", "code_delta", "brief"])
 @pytest.mark.parametrize("text", INJECTIONS, ids=range(len(INJECTIONS)))

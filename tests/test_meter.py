@@ -316,6 +316,7 @@ def test_no_text_stops_a_count(text: str) -> None:
         assert 0 <= count <= len(text.encode(errors="replace")) * 3
 
 
+@pytest.mark.slow
 @pytest.mark.spec("T30")
 @pytest.mark.parametrize("character", [" ", "\t", "a", "\0"])
 def test_a_line_of_megabytes(character: str) -> None:

@@ -541,6 +541,7 @@ def shape_of(message: Any) -> str:
         return f"a {type(message).__name__} that cannot be shown"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("T30")
 @pytest.mark.parametrize("adapter", ["fs", "none"])
 @pytest.mark.parametrize("kind", STRANGE)

@@ -562,6 +562,7 @@ print(len(index.positions("s", [(0, 9999)], steps)))
 """
 
 
+@pytest.mark.slow
 def test_two_processes(tmp_path: Path) -> None:
     """Processes that index the same session at the same time find everything, once."""
     run = [sys.executable, "-c", _PROCESS, str(tmp_path / "ix")]
@@ -611,6 +612,7 @@ print(wrong)
 """
 
 
+@pytest.mark.slow
 def test_threads_of_several_processes_share_an_index(tmp_path: Path) -> None:
     """All of them index and search the same session as it grows: each finds everything, the database stays whole."""
     shelf = said("granite")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import random
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 from secret_corpus import Row, rows
 
 from compact._redact import REDACTED, Redactor, held_secrets, redact
+from compact._redact._formats import PLAIN, SHAPED, SPOTTED
+from compact._redact._frames import FRAMES
+from compact._redact._names import LITERALS
 from compact._redact._slices import LARGEST, in_slices
 from compact.errors import ConfigError
 
@@ -148,6 +152,14 @@ def test_a_known_token_goes_wherever_it_stands(token: str, around: str) -> None:
         ("acme" + "_live_8fK2mQ9xT4vB7nL1", "<REDACTED>"),
         (f"  7→{PEM}\n  8→MIIEowIBAAKCAQEAxyz\n", "  7→<REDACTED>\n"),
         (f"MIIEowIBAAKCAQEAxyz\n{PEM_END}", "<REDACTED>"),
+        ('password = "!DYBov9@X8PUEHi77"', 'password = "<REDACTED>"'),
+        ('password="NqBetKEY1TjaUP"', 'password="<REDACTED>"'),
+        ("gh" + "p_A1b2C3d4E5f6XXXXI9j0K1l2M3n4O5p6Q7r8", "<REDACTED>"),
+        ("api_key=A1b2C3d4E5f6YourI9j0dummyl2M3n4O5p6Q7r8", "api_key=<REDACTED>"),
+        ('{"url":"https:\\/\\/u:Pw8sdkfj@h.io"}', '{"url": "https://<REDACTED>@h.io"}'),
+        ('{"pass\\u0077ord":"hunter22"}', '{"password": "<REDACTED>"}'),
+        ("token=" + "a1B2" * 1000, "token=<REDACTED>"),
+        ("\x1b[31macme" + "_live_8fK2mQ9xT4vB7nL1", "\x1b[31m<REDACTED>"),
     ],
 )
 def test_a_secret_is_found_by_what_stands_around_it(text: str, expected: str) -> None:
@@ -209,6 +221,11 @@ def test_a_secret_is_found_by_what_stands_around_it(text: str, expected: str) ->
         "video_box.ico-9f86d081884c7d659a2feaa0c55ad015.png",
         "next_token = 'AAAAB3NzaC1yc2EAAAADAQABAAABgQ'",
         "pk" + "_live_8fK2mQ9xT4vB7nL1",
+        "\x1b[31mpk" + "_live_8fK2mQ9xT4vB7nL1",
+        "GPG_KEY=E3FF2839C048B25C084DEBE9B26995E310250568",
+        "password: !Ref MySecret",
+        "sk" + "-ant-api03-your-key-here-1234567890abc",
+        '{"a":"x\\/y","n":12345678901234567890123}',
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
@@ -391,6 +408,7 @@ HOSTILE_LINES = (
     "bearer ",
     "cookie: a",
     "authorization: basic ",
+    'password="' + "ABCD" * 100 + '"\n',
 )
 
 
@@ -401,6 +419,36 @@ def test_hostile_text_does_not_hang(piece: str) -> None:
     started = time.process_time()
     redact(text)
     assert time.process_time() - started < 5
+
+
+SEPARATORS = ("", ":", "=", " ", "\t", "\n", '"', "'", "`", ': "', '=\\"', ", ", "(", "/", "-", "://", "\x1b[1m")
+
+
+def _hostile_units(count: int) -> Iterator[str]:
+    """Literals of all tables, alone and in pairs, with what may stand between them: always the same ones."""
+    frames = [literal for frame in FRAMES for literal in frame.literals]
+    vendors = [start for _, _, starts in PLAIN for start in starts.split()]
+    tables = (LITERALS, LITERALS, frames, [*vendors, *SHAPED, *SPOTTED])
+    draw = random.Random(4)
+    # These took seconds once: names in one run, an armour that never opens, capitals that end no type.
+    yield from (":token", ":xapi_key", "PRIVATE KEY", "PRIVATE KEY\n", "AAAAIDENTIFIED BY ", "curl -u ", "'secret\t")
+    for _ in range(count):
+        words = [draw.choice(draw.choice(tables)) for _ in range(draw.choice((1, 2)))]
+        yield draw.choice(SEPARATORS) + "".join(word + draw.choice(SEPARATORS) for word in words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("length", "count", "most"), [(131_072, 120, 2), (1_048_576, 0, 8)])
+def test_no_literal_repeated_makes_it_hang(length: int, count: int, most: int) -> None:
+    """Whatever literal fills a text, work grows with its length: if it grew with the square, this would take longer."""
+    slow = []
+    for unit in _hostile_units(count):
+        text = (unit * (length // len(unit) + 1))[:length]
+        started = time.process_time()
+        redact(text)
+        if time.process_time() - started > most:
+            slow.append(unit)
+    assert not slow
 
 
 @pytest.mark.spec("T17")

@@ -461,6 +461,7 @@ def test_the_histories_fold_often_enough_to_prove_anything(histories: list[Host]
 # -- particular conversations ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.spec("T24", "S09", "S10")
 @pytest.mark.parametrize("count", [1, 5, 20])
 @pytest.mark.parametrize("kind", HOSTS)

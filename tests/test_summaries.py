@@ -59,6 +59,7 @@ def test_golden_summaries(strategy: str, kind: str) -> None:
     assert (GOLDEN / f"{strategy}-{kind}.txt").read_text("utf-8") == extract(request) + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.spec("S37")
 def test_fifty_runs_give_the_same_bytes() -> None:
     """Seed 42, temperature 0: nothing is drawn and nothing remembered between runs."""
