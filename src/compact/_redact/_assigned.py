@@ -36,6 +36,22 @@ _GONE = re.compile(rf"\\{{0,7}}[\"'`]?{REDACTED}(?![^\s\"'`,;&<>(){{}}\[\]|\\])"
 _COLOUR_END = re.compile(r"[0-9]{0,3}m")
 
 _BEFORE_QUOTED = re.compile(rf"(?:{SETTING}|(?i:\b(?:user|role|login|with|encrypted|alter)\b)[^;\n]{{0,80}}[ \t])\Z")
+_BEFORE_WORDS = (
+    "user",
+    "role",
+    "login",
+    "with",
+    "encrypted",
+    "alter",
+    "def",
+    "env",
+    "arg",
+    "set",
+    "export",
+    "header",
+    "param",
+)
+_SETTER_ENDS = ('"', "'", "#", ".")
 _SETTER = re.compile(
     r"(?:(?i:set|put|define|add|header|with|env|insert|append|update|fill|type|entry|pair|mapof|map\.of)\w{0,32}\("
     r"[ \t]{0,4}(?:[\"']?[\w.-]{1,64}[\"']?,[ \t]{0,4}){0,2}|\{[ \t]{0,4})\\{0,7}[\"'][#.]?\Z"
@@ -152,9 +168,8 @@ def _value(named: Named) -> Span | None:
         if kind == "call" and not opening["call"]:
             loose = not _SETS_IT.search(named.name)
         if kind in ("gap", "comma") and not opening["call"]:
-            before = _BEFORE_QUOTED if kind == "gap" else _SETTER
             keyword = kind == "gap" and text[at - 1 : at] == ":"  # `:password "…"` of a Lisp
-            loose = not keyword and not named.is_flag and not before.search(text, max(0, at - 96), at)
+            loose = not keyword and not named.is_flag and not _is_set(text, at, kind)
         return _quoted(named, opening, loose=loose)
     if kind in ("comma", "call", "typed", "compare", "fallback") or (kind == "argument" and not named.is_flag):
         return None
@@ -165,6 +180,16 @@ def _value(named: Named) -> Span | None:
     if kind == "gap":
         return None if named.link["close"] else behind_gap(named)
     return bare(named)
+
+
+def _is_set(text: str, at: int, kind: str) -> bool:
+    """Whether what stands before a name says that its quoted value follows."""
+    before = text[max(0, at - 96) : at]
+    if kind == "comma":
+        return before[-2:].endswith(_SETTER_ENDS) and bool(_SETTER.search(before))
+    # Most texts hold none of these words: the pattern, which looks at every place, is for those that do.
+    low = before.lower()
+    return any(word in low for word in _BEFORE_WORDS) and bool(_BEFORE_QUOTED.search(before))
 
 
 def _element(named: Named) -> Span | None:
@@ -180,24 +205,27 @@ def _element(named: Named) -> Span | None:
 
 
 def _quoted(named: Named, opening: re.Match[str], *, loose: bool) -> Span | None:
-    text, link, start, quote = named.text, named.link, opening.end(), opening["quote"]
-    end = end_of_quoted(text, start, len(opening["slashes"]), quote)
+    text, link, start = named.text, named.link, opening.end()
+    call, slashes, quote = opening.groups()
+    end = end_of_quoted(text, start, len(slashes), quote)
     value = text[start:end]
     if not value.strip():
         return None
     if (named.is_flag and value[0] == "-") or (named.strength < Telling.PASS and len(value) < 3):
         return None
-    if link["close"] != opening["slashes"] + quote and not opening["call"]:
-        # A quote that ends a text and opens none, as in `"Password:", x`: what stands before the next one is no value.
-        if quote == '"' and not opening["slashes"] and is_inside_text(text, link.start()):
-            return None
-        if value[0] in " \t,]}):;." or (value[0] == "+" and (value[-1] == "+" or not looks_random(value, 16))):
-            return None
-    if not is_secret(named.name, value, named.strength):
+    stray = not call and link["close"] != slashes + quote
+    if stray and value[0] in " \t,]}):;.":
+        return None
+    if stray and value[0] == "+" and (value[-1] == "+" or not looks_random(value, 16)):
         return None
     scheme = scheme_end(value)
     if loose and not looks_chosen(value[scheme:], words=named.kind in ("says", "cell")):
         return None
+    if not is_secret(named.name, value, named.strength):
+        return None
     if quote == "`" and " " in value and not scheme:
         return None  # a command whose output is meant
+    # A quote that ends a text and opens none, as in `"Password:", x`: what stands before the next one is no value.
+    if stray and quote == '"' and not slashes and is_inside_text(text, link.start()):
+        return None
     return Span(start + scheme, end)

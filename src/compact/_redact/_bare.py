@@ -23,13 +23,16 @@ _BEFORE_CHOSEN = re.compile(
     r"|\buser(?:name)?:? \S{1,64}(?:,| and| /)? (?:the )?)\Z"
 )
 _LINE_STARTS = ("\n", "\\n", '"', *"# // * ' ` export set SET ENV ARG setenv setx $env: $Env:".split())
-_BARE = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\\x1b]+")
-_BARE_LINE = re.compile(r"[^\s\"'`<>\\\x1b]+")
+# No more than this is read to judge a value: names that stand in one long run would each read all of it.
+_JUDGED = 520
+_BARE = re.compile(rf"[^\s\"'`,;&<>(){{}}\[\]|\\\x1b]{{1,{_JUDGED}}}+")
+_BARE_LINE = re.compile(rf"[^\s\"'`<>\\\x1b]{{1,{_JUDGED}}}+")
+_REST = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\\x1b]*+")
 _OTHER_FIELD = re.compile(r"[;&,][\w. -]{1,40}[=:]|\w[(\[]")
 _CODE = re.compile(
     r"[$(){}]|->|::|\?\.|\A[\w.]{1,40}\?[\w.]{1,40}:[\w.]|\A[A-Za-z_]\w*=(?:None|null|[Tt]rue|[Ff]alse)\b"
 )
-_PHRASE = re.compile(r"[a-z]{2,}(?: [a-z]{2,}){2,11}(?=[ \t]*(?:#|\r?\n|\Z))")
+_PHRASE = re.compile(r"[a-z]{2,24}+(?: [a-z]{2,24}+){2,11}+(?=[ \t]*(?:#|\r?\n|\Z))")
 _CREDENTIALS = re.compile(r"[A-Za-z][A-Za-z0-9_-]{1,31}[ \t]{1,4}(?P<rest>[^\s\"'\\<>${][^\r\n\"'\\<>]{5,4096})")
 _LINE_BELOW = re.compile(
     r"(?P<indent>[ \t]{1,64})(?:- )?(?:(?P<key>[\w.-]{1,64}):[ \t]{1,4})?[\"']?(?P<value>[^\s\"'#:]{6,512})[\"']?"
@@ -120,8 +123,8 @@ def _behind_scheme(named: Named) -> Span | None:
     if not found:
         return None
     rest = found["rest"]
-    first = rest.split()[0]
-    if harmless(first) or prose(rest) or not (looks_random(first, 6) or "=" in first):
+    first = rest.split(None, 1)[0]
+    if not (looks_random(first, 6) or "=" in first) or harmless(first) or prose(rest[:_JUDGED]):
         return None
     return Span(*found.span("rest"))
 
@@ -129,9 +132,12 @@ def _behind_scheme(named: Named) -> Span | None:
 def _bare_value(named: Named) -> Span | None:
     text, name, link, kind = named.text, named.name, named.link, named.kind
     sign, close = link[kind], link["close"]
+    before = text[max(0, named.at - 40) : named.at].rstrip(" \t+>-")
+    # `arn:…:secret:…` is a part of a name with colons.
+    if is_cookie(name) or (sign == ":" and before.endswith(":")):
+        return None
     scheme = SCHEME.match(text, link.end())
     start = scheme.end() if scheme else link.end()
-    before = text[max(0, named.at - 40) : named.at].rstrip(" \t+>-")
     starts_line = before.endswith(_LINE_STARTS) or (not before and named.at <= 40)
     if named.strength is Telling.PASS and starts_line and ":" in sign:
         phrase = _PHRASE.match(text, start)
@@ -140,8 +146,7 @@ def _bare_value(named: Named) -> Span | None:
     bare = _BARE.match(text, start)
     if kind == "block" or (starts_line and kind == "sign" and (name.isupper() or ":" in sign)):
         bare = _whole_line(text, start) or bare
-    # `arn:…:secret:…` is a part of a name with colons.
-    if not bare or is_cookie(name) or (sign == ":" and before.endswith(":")):
+    if not bare:
         return None
     value, end = bare[0], bare.end()
     stripped = value.rstrip(".,:;!?)")
@@ -164,6 +169,8 @@ def _bare_value(named: Named) -> Span | None:
         secret = kind != "sign" or _bare_is_secret(named, value, sign, end, starts_line=starts_line)
     if not secret:
         return None
+    rest = _REST.match(text, end) if len(value) == _JUDGED else None
+    end = rest.end() if rest else end
     # A number under a quoted name is JSON, where the mark needs quotes of its own.
     return Span(start, end, f"{close}{REDACTED}{close}" if close and not scheme and ":" in sign else REDACTED)
 

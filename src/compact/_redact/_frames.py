@@ -79,7 +79,8 @@ FRAMES: tuple[Frame, ...] = (
     # A key may stand for the user, with no password behind it.
     Frame(
         ("curl",),
-        r"curl\b(?:[^\n|;]|\\\r?\n){0,160}?[\s\"'](?:-[a-zA-Z]{0,3}[uU]|--user|--proxy-user)[ =]{0,4}(?:"
+        r"curl\b(?:[^\s|;\"']{0,256}+(?:[ \t\"']|(?<=\\)\r?\n){1,32}+){1,24}?"
+        r"(?:-[a-zA-Z]{0,3}[uU]|--user|--proxy-user)[ =]{0,4}(?:"
         rf"\\{{0,3}}[\"']{_USER}(?P<value>[^\"'\n\\]{{1,256}})"
         rf"|(?:{_USER}\\{{0,3}}[\"']?"
         r"|\\{0,3}[\"']?(?=[^\s:]{0,64}[0-9])(?=[^\s\"':\\]{16,256}:(?:[\"'\s\\]|\Z)))"

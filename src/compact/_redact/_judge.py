@@ -16,6 +16,8 @@ from ._values import cookie_is_secret, harmless, is_count, looks_random, prose
 __all__ = ["is_secret", "scheme_end"]
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{8,256}={0,2}")
+_FINGERPRINT = re.compile(r"[0-9A-F]{40}")
+"""Of a public key, as PGP writes it."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -30,6 +32,8 @@ def is_secret(name: str, value: str, strength: Telling) -> bool:
         return False
     if strength > Telling.WEAK or _is_basic(rest):
         return True
+    if name.lower().endswith(("gpg_key", "pgp_key")) and _FINGERPRINT.fullmatch(rest):
+        return False
     return looks_random(rest, 16) and any(map(str.isdigit, rest)) and not _UUID.fullmatch(rest)
 
 

@@ -34,6 +34,8 @@ _BODY_LINE = re.compile(r"\s*[A-Za-z0-9+/=]{16,}\s*")
 _ANY_BODY = re.compile(r"[A-Za-z0-9+/]{16}")
 _PUTTY = re.compile(r"(?<=Private-Lines: )[0-9]{1,3}\s+(?:[A-Za-z0-9+/=]{16,}\s+)+[A-Za-z0-9+/=]+")
 _LONGEST = 262_144
+_LONGEST_BEFORE = 64
+"""What an armour says before it says `PRIVATE KEY`."""
 
 
 def without_private_keys(text: str) -> str:
@@ -54,10 +56,11 @@ def without_private_keys(text: str) -> str:
 
 def _around(text: str, at: int, done: int) -> tuple[int, int]:
     """The stretch of the key whose armour says `PRIVATE KEY` at a place, or an empty one."""
-    start = text.rfind("---", done, at)
-    while start > done and text[start - 1] == "-":
+    first = max(done, at - _LONGEST_BEFORE)
+    start = text.rfind("---", first, at)
+    while start > first and text[start - 1] == "-":
         start -= 1
-    begin = _BEGIN.match(text, start) if start >= done and at - start < 64 else None
+    begin = _BEGIN.match(text, start) if start >= done else None
     if begin:
         last = begin.end() + _LONGEST
         whole = _WHOLE.match(text, begin.end(), last)

@@ -44,6 +44,12 @@ _STOP_WORDS = frozenset(
     "will may your you my our their his her its this that it at least if when by as "
     "der die das und ist le la les de el los".split()
 )
+# Looked for behind the name: to try every way to part it would take long.
+_ENDS_OF_TYPES = "|".join(
+    f"(?<=[A-Za-z0-9]{end})"
+    for end in "Key Token Secret Form Credential Credentials Auth Password Provider Config Type Schema Header Model "
+    "Policy Bearer".split()
+)
 _STANDS_FOR = re.compile(
     r"\s*|[*•.…#?_=-]{2,}|([A-Za-z0-9*])\1{2,}|<[^<>]*>|\[[A-Za-z_. -]*\]"
     # a colour, a version, a number with its unit or format
@@ -53,9 +59,9 @@ _STANDS_FOR = re.compile(
     r"|\$\{.*|\$\(.*|\$[A-Za-z_][\w.:]*|\$[0-9]|\{\{?.*\}?\}|%\w+(?:\([^()]*\))?%|[0-]{6,}|%\(\w+\)s|(?:%[-0-9.]*[sdrvqx]\W?){1,4}|:[a-z_]\w*"
     r"|@{1,2}[A-Za-z_./][\w./:-]*@{0,2}|[0-9]?\*[a-z]+"
     # a type, and an object of Kubernetes
-    r"|\*?(?:\w+\.)*_?(?:[A-Z][A-Za-z]*[0-9]{0,5}){1,4}(?:Key|Token|Secret|Form|Credentials?|Auth|Password|Provider"
-    r"|Config|Type|Schema|Header|Model|Policy|Bearer)|_[A-Z][a-z]+[A-Z]?|[a-z]+(?:-[a-z0-9]+)*-(?:tls|secrets?|creds|certs?)"
-    r"|#\{.*|!\w+.*|ENC[\[(].*|\{cipher\}.*"
+    rf"|\*?(?:\w++\.)*+_?[A-Z][A-Za-z]*+(?:[0-9]{{1,5}}+[A-Z][A-Za-z]*+){{0,4}}+(?:{_ENDS_OF_TYPES})"
+    r"|_[A-Z][a-z]+[A-Z]?|[a-z]+(?:-[a-z0-9]+)*-(?:tls|secrets?|creds|certs?)"
+    r"|#\{.*|!(?:[A-Z]{2,}+(?:_[A-Z]++)*+|[A-Za-z]?[a-z]+(?:[_A-Z][a-z]+)*+)(?:[ .:(\[|].*)?|ENC[\[(].*|\{cipher\}.*"
     # what is kept elsewhere
     r"|sha(?:1|256|384|512)[-:][A-Za-z0-9+/=]+|(?:env|file|vault|ssm|op|gcp-secret|secretref|keyvault|awskms|ref|ref\+\w+|arn|keyring|projects)[:/].*"
     r"|(?:process\.env|os\.environ|os\.getenv|System\.getenv|ENV|env|secrets|vars?|data|local|self|this|config|settings)"
@@ -90,6 +96,7 @@ _CUT_OFF = re.compile(r"(?:\.{3}|…|\[\.{3}\]).*\Z", re.DOTALL)
 _WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w.:-]*")
 _LONGEST_STAND_IN = 512
+_LONG = 24
 _PUBLIC = (
     "ssh-rsa AAAA",
     "ssh-ed25519 AAAA",
@@ -122,7 +129,11 @@ def harmless(value: str) -> bool:
         return True
     if not value.isalnum() and _HOLDS.search(value):
         return True
-    return bool(_SAYS_SO.search(value.lower())) or _names_something(value)
+    says_so = _SAYS_SO.search(value.lower())
+    if says_so and value.isalnum() and len(value) >= _LONG and any(map(str.isdigit, value)):
+        # Four letters of a word turn up by chance in what was drawn by lot.
+        return 4 * len(says_so[0]) >= len(value) or stands_in(value)
+    return bool(says_so) or _names_something(value)
 
 
 def _is_base64(value: str) -> bool:
@@ -139,9 +150,16 @@ def _names_something(value: str) -> bool:
     if not _IDENTIFIER.fullmatch(value) or sum(map(str.isdigit, value)) > 4:
         return False
     words = word_list(value)
+    if value.isalnum() and not value.isupper() and not value.isalpha() and not _tells_in_small_letters(value):
+        return False
     if _TELLING_WORDS.isdisjoint(words) or len(_TURNS.findall(value)) > 5:
         return False
     return sum(len(word) < 2 for word in words) < 2
+
+
+def _tells_in_small_letters(value: str) -> bool:
+    """Whether a telling word is written as names are joined: `accessToken2`, and not `NqBetKEY1Tja`."""
+    return any(word.lower() in _TELLING_WORDS and not word.isupper() for word in _WORD_IN_NAME.findall(value))
 
 
 def prose(value: str) -> bool:
@@ -195,23 +213,34 @@ def looks_chosen(value: str, *, words: bool = True) -> bool:
 
     `words` says whether three words joined by hyphens do.
     """
-    if " " in value or harmless(value):
+    if " " in value:
         return False
     if value.count("-") >= 2 and value.islower() and len(value) >= 12 and not any(map(str.isdigit, value)):
-        return words
-    return looks_random(value, 5) or (len(value) >= 6 and any(map(str.isalpha, value)) and bool(_SIGNS.search(value)))
+        chosen = words
+    else:
+        chosen = looks_random(value, 5) or (
+            len(value) >= 6 and any(map(str.isalpha, value)) and bool(_SIGNS.search(value))
+        )
+    return chosen and not harmless(value)  # which takes longest
 
 
 _PARTS = re.compile(r"[A-Za-z0-9]+")
-_ONLY_SHOWN = re.compile(r"xxxx|your|placeholder|redacted|changeme|insert|replace|example", re.IGNORECASE)
+_ONLY_SHOWN = re.compile(r"x{4,}|X{4,}|(?i:your|placeholder|redacted|changeme|insert|replace|example|dummy)")
+_SHOWN_WORD = re.compile(rf"(?<![A-Za-z0-9])(?:{_ONLY_SHOWN.pattern})(?![A-Za-z0-9])")
 
 
 def stands_in(rest: str) -> bool:
     """Whether what follows a vendor's start says that it only stands in for a token: `xxxx`, `EXAMPLE`."""
     if len(set(rest)) < 2:
         return True
-    low = rest.lower()
-    return bool(_ONLY_SHOWN.search(rest)) and (len(rest) < 40 or "xxxx" in low or low.count("example") > 1)
+    shown = [match.span() for match in _ONLY_SHOWN.finditer(rest)]
+    if not shown or len(rest) < _LONG:
+        return bool(shown)
+    # Such letters turn up by chance in what was drawn by lot: they must make up much of it, or stand as a word of their
+    # own, or start or end it.
+    if 4 * sum(end - start for start, end in shown) >= len(rest) or _SHOWN_WORD.search(rest):
+        return True
+    return len(rest) < 64 and (shown[0][0] == 0 or shown[-1][1] >= len(rest) - 3)
 
 
 def drawn_by_lot(rest: str) -> bool:

@@ -33,6 +33,7 @@ _UNLISTED = re.compile(
 _BOT = re.compile(
     r"[MNO](?<![A-Za-z0-9_.-].)[A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![A-Za-z0-9_-])"
 )
+_COLOUR = re.compile(r"\[[0-9;]{0,12}\Z")
 _ITS_NAME = re.compile(r"(?:[a-z][a-z0-9]{1,15})\Z")
 
 
@@ -56,8 +57,13 @@ def _without_unlisted(text: str) -> str:
     done = 0
     for match in _UNLISTED.finditer(text):
         name = _ITS_NAME.search(text, max(done, match.start() - 16), match.start())
-        if name and name[0] != "pk":
-            parts += text[done : name.start()], REDACTED
+        if not name:
+            continue
+        start, word = name.start(), name[0]
+        if word[0] == "m" and _COLOUR.search(text, max(0, start - 14), start):
+            start, word = start + 1, word[1:]
+        if len(word) > 1 and word != "pk":
+            parts += text[done:start], REDACTED
             done = match.end()
     return "".join([*parts, text[done:]]) if parts else text
 

@@ -10,6 +10,7 @@ lies too deep, or raises while it is read, is withheld.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
@@ -22,6 +23,8 @@ from ._values import harmless, is_count
 __all__ = ["Walk"]
 
 _DEEPEST = 100
+# Escapes of letters that need none: a slash, `=`, `&`, or any other of ASCII but the quote and the backslash.
+_NEEDLESS = re.compile(r"\\(?:/|u00(?!22|5[cC])[2-7])")
 _SHORT_FLAGS = ("-u", "-p", "-a", "-w", "-P", "-k", "--user")
 _NAMES, _VALUES = ("name", "key", "Name", "Key", "k", "ParameterKey"), ("value", "Value", "v", "ParameterValue")
 
@@ -64,13 +67,22 @@ class Walk:
         # A subclass may answer for itself; only what it really holds counts.
         text = value if type(value) is str else str.__str__(value)
         redacted = self._text(text)
+        # JSON may hide a letter behind an escape: then what its leaves mean counts too.
+        meant = json_value(text) if _NEEDLESS.search(text) else None
+        if meant is not None and self.clean(meant) is not meant:
+            return self._leaves(meant)
         if redacted == text:
             return value
-        if keeps_json(text, redacted):
+        # What goes may break the JSON.
+        return redacted if keeps_json(text, redacted) else self._leaves(json_value(text))
+
+    def _leaves(self, meant: Any) -> str:
+        """The text of what JSON means, with its leaves redacted; if that is not enough, all of it is withheld."""
+        leaves = json.dumps(self.clean(meant), ensure_ascii=False)
+        redacted = self._text(leaves)
+        if redacted == leaves or (keeps_json(leaves, redacted) and self._text(redacted) == redacted):
             return redacted
-        # What goes would break the JSON: redact its leaves instead, and if that is not enough, withhold all of it.
-        leaves = json.dumps(self.clean(json_value(text)), ensure_ascii=False)
-        return leaves if self._text(leaves) == leaves else json.dumps(REDACTED)
+        return json.dumps(REDACTED)
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
         result: dict[Any, Any] = {}
