@@ -23,6 +23,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._mark import REDACTED
+from ._remembered import Remembered
 
 if TYPE_CHECKING:
     from ._guard import Patterns
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
     from ._walk import Walk
 
 __all__ = ["REDACTED", "Redactor", "held_secrets", "redact"]
-
-
-LONGEST_REMEMBERED = 32_768
-MOST_REMEMBERED = 2_000_000
-"""Characters of texts without secrets that a redactor knows again, in one and in all; nothing else is remembered."""
 
 
 class _Machinery(NamedTuple):
@@ -61,14 +57,13 @@ class Redactor:
     wherever they stand, whatever is around them (see `held_secrets`).
     """
 
-    __slots__ = ("_clean", "_held", "_patterns", "_remembered", "enabled")
+    __slots__ = ("_clean", "_held", "_patterns", "enabled")
 
     def __init__(self, enabled: bool = True, patterns: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
         self.enabled = enabled
         self._patterns = _checked(tuple(patterns))
         self._held = _sought(tuple(secrets))
-        self._clean: set[str] = set()
-        self._remembered = 0
+        self._clean = Remembered()
 
     def redact(self, value: Any) -> Any:
         """The value without its secrets; the same object when it holds none. The input is never changed."""
@@ -86,17 +81,9 @@ class Redactor:
         redacted = parts.in_slices(text, self._held.clean) if self._held else text
         redacted = parts.without_secrets(redacted)
         redacted = self._patterns.clean(redacted) if self._patterns else redacted
-        if redacted == text and len(text) <= LONGEST_REMEMBERED:
-            self._remember(text)
+        if redacted == text:
+            self._clean.add(text)
         return redacted
-
-    def _remember(self, text: str) -> None:
-        """A text without secrets is read once: keys of events, and messages that are archived fold after fold."""
-        self._remembered += len(text) + 64
-        if self._remembered > MOST_REMEMBERED:
-            self._clean.clear()
-            self._remembered = len(text) + 64
-        self._clean.add(text)
 
 
 def redact(value: Any) -> Any:
