@@ -16,7 +16,7 @@ test: lint types
 	@$(BIN)/python scripts/spec.py --brief
 
 quick: $(READY)
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 -m "not slow"
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 lint: $(READY)
 	@$(BIN)/ruff check .

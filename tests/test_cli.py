@@ -14,6 +14,8 @@ import compact
 from compact import CompactConfig, CompactManager
 from compact.testing import ScriptedModel, chat
 
+pytestmark = pytest.mark.slow  # real processes
+
 ARCHIVE = Path(".compact/archive")
 
 
@@ -49,7 +51,6 @@ def folders(path: Path = ARCHIVE) -> list[str]:
     return sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
 
 
-@pytest.mark.slow
 def test_prune_deletes_what_is_old_and_says_so() -> None:
     """Each session with its files on a line, then the sum; the younger one stays."""
     keep("old", "x" * 300, days=40)
@@ -89,7 +90,6 @@ def test_prune_of_another_archive(tmp_path: Path) -> None:
     assert (["here"], []) == (folders(), folders(tmp_path / "there"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("age", ["30", "0d", "-1d", "30y", "1d2h"])
 def test_an_age_that_is_none(age: str) -> None:
     """Told what an age looks like, with exit code 2; nothing is deleted."""
@@ -130,7 +130,6 @@ def test_a_missing_config_file() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
 def test_help_names_commands_and_options() -> None:
     """`--help` of the program and of each command; without a command the help is shown."""
     shown = run("--help")

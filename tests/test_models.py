@@ -37,6 +37,8 @@ from compact.errors import (
 from compact.models import Written, summarizer_for
 from compact.testing import Recorder, chat
 
+pytestmark = pytest.mark.slow  # real servers
+
 PROVIDERS = ("openai", "anthropic")
 KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 HISTORY = chat("s" + "ua" * 20)
@@ -446,7 +448,6 @@ def test_what_cannot_help_is_not_tried_again(provider: str, status: int, server:
     assert 0.0 == seen["summary_call"][0].data["cost_usd"]
 
 
-@pytest.mark.slow
 @pytest.mark.spec("T21", "L17")
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -460,7 +461,6 @@ def test_what_may_pass_is_tried_again(provider: str, status: int, server: Server
     assert 2 == len(server.requests)
 
 
-@pytest.mark.slow
 @pytest.mark.spec("T21", "L17", "S31")
 @pytest.mark.parametrize("how", ["preflight", "apreflight"])
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -503,7 +503,6 @@ def test_a_pause_that_is_too_long(said: str, provider: str, how: str, server: Se
     assert 1 == len(server.requests)
 
 
-@pytest.mark.slow
 @pytest.mark.spec("T21", "S32", "S33")
 @pytest.mark.parametrize(
     "story",
