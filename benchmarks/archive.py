@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from preflight import Figure, Speaker, cpu
+from preflight import Figure, Speaker, cpu, report
 
 from compact import CompactConfig, CompactManager, redact
 from compact._archive import Archive
@@ -80,20 +80,5 @@ async def _lag_of_fold(text: str) -> float:
             return await _lag(asyncio.create_task(manager.apreflight("s", history)))
 
 
-PARTS: Sequence[Any] = (archiving, loop_lag)
-
-
-def main() -> int:
-    """Print every figure as it is measured; 1 when a bar is missed."""
-    print(f"{'what':<46} {'measured':>10}  {'bar':<9} {'':<7} behind it")
-    missed = 0
-    for seed, part in enumerate(PARTS):
-        for figure in part(Speaker(seed)):
-            print(figure, flush=True)
-            missed += not figure.met
-    print(f"{missed} bars missed")
-    return min(missed, 1)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report((archiving, loop_lag)))

@@ -300,12 +300,12 @@ PARTS: Sequence[Callable[[Speaker], Iterator[Figure]]] = (
 )
 
 
-def main() -> int:
+def report(parts: Sequence[Callable[[Speaker], Iterator[Figure]]]) -> int:
     """Print every figure as it is measured; 1 when a bar is missed."""
     started = time.perf_counter()
     print(f"{'what':<46} {'measured':>10}  {'bar':<9} {'':<7} behind it")
     missed = 0
-    for seed, part in enumerate(PARTS):
+    for seed, part in enumerate(parts):
         for figure in part(Speaker(seed)):
             print(figure, flush=True)
             missed += not figure.met
@@ -314,4 +314,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(PARTS))
