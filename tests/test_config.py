@@ -658,13 +658,13 @@ def test_a_hostile_yaml_file_is_refused_quickly(tmp_path: Path, text: str | byte
     file = written(tmp_path, text)
     CompactConfig.load(written(tmp_path, "model: gpt-4", "warm.yaml"))
     took = []
-    for _ in range(3):
+    for _ in range(10):  # coverage is measured at the same time: the best of many tells
         start = time.process_time()
         with pytest.raises(ConfigError) as caught:
             CompactConfig.load(file)
         took.append(time.process_time() - start)
         assert said in str(caught.value)
-    assert min(took) <= 0.5  # the promise is 0.1; here a guard, because coverage is measured at the same time
+    assert min(took) <= 0.1
 
 
 @pytest.mark.spec("T31")
