@@ -142,7 +142,7 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         yield failed(outcome, "unchanged")
         return _unchanged(job, outcome)
     outcome = replace(outcome, fallback=summaries.fallback, report=together(summaries.reports))
-    outcome = _told(outcome, mended, job.history(arrived_entries))
+    outcome = _told(job, outcome, mended, job.history(arrived_entries))
     if outcome.repairs:
         yield warning("repaired_history", "low", "; ".join(outcome.repairs))
     acknowledged = yield SaveSummary(outcome)
@@ -158,7 +158,7 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     return outcome
 
 
-def _told(outcome: Outcome, mended: Mended, arrived: History) -> Outcome:
+def _told(job: Job, outcome: Outcome, mended: Mended, arrived: History) -> Outcome:
     """The outcome in terms of the list that arrived, which may have been mended before it was folded."""
     assert outcome.plan is not None
     gone = [mended.origins[i] for i in (*outcome.plan.folded, *(clip.index for clip in outcome.plan.clips))]
@@ -168,8 +168,12 @@ def _told(outcome: Outcome, mended: Mended, arrived: History) -> Outcome:
         gone=tuple(origin for origin in gone if isinstance(origin, int)),
         positions=arrived.positions,
         earlier=arrived.summaries,
+        tokens=arrived.tokens,
+        pinned=arrived.pinned,
+        tools=frozenset(i for block in arrived.blocks if block.tool for i in block.indices),
         abandoned=arrived.abandoned,
         repairs=(*mended.sentences, *outcome.repairs),
+        setting=job.setting(),
     )
 
 

@@ -5,7 +5,7 @@ Owns: `Job` (what the flow is given) and `Outcome` (what it gives back). Must ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,18 @@ class Job:
         """The list that would go out, as the core sees it."""
         return self.session.history(entries, self.policy.roles_never_prune)
 
+    def setting(self) -> dict[str, Any]:
+        """The rules and lines of this call, as plain values for whoever looks at it later."""
+        layout = self.policy.layout
+        return {
+            "model": self.model,
+            "layout": layout if isinstance(layout, str) else getattr(layout, "__name__", type(layout).__name__),
+            "strategy": self.policy.strategy,
+            "window": self.lines.window,
+            "trigger": self.lines.trigger,
+            "budget": self.lines.budget,
+        }
+
     @property
     def due(self) -> bool:
         """Whether a threshold is reached, whatever was asked for."""
@@ -109,6 +121,12 @@ class Outcome:
     """Where each message of the host's list stood in the session."""
     earlier: frozenset[int] = frozenset()
     """Indices of the host's list that are summaries of ours."""
+    tokens: tuple[int, ...] = ()
+    """What each message of the host's list costs, as counted."""
+    pinned: frozenset[int] = frozenset()
+    """Indices of the host's list that are pinned."""
+    tools: frozenset[int] = frozenset()
+    """Indices of the host's list that belong to tool calls."""
     abandoned: frozenset[str] = frozenset()
     """Calls of the host's list that got no answer and are not waited for."""
     bodies: tuple[str | None, ...] = ()
@@ -121,3 +139,5 @@ class Outcome:
     report: Report | None = None
     """What the summaries kept of what mattered."""
     repairs: tuple[str, ...] = ()
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    """The rules and lines it was made under, as plain values."""

@@ -18,6 +18,7 @@ from typing import Any
 from ._entries import Entry, Reader, Record, chain_of
 from ._fidelity import Report
 from ._job import Outcome
+from ._laws import LAWS
 from ._messages import as_mapping
 from ._session import FoldRecord, Session
 from .errors import ArchiveError
@@ -113,8 +114,13 @@ def fold_value(
         "range": fold.range,
         "tokens_before": fold.tokens_before,
         "tokens_after": fold.tokens_after,
+        **outcome.setting,
+        "laws": [law.id for law in LAWS],
         "report": fold.report.as_dict() if fold.report is not None else None,
         "positions": outcome.positions,
+        "tokens": outcome.tokens,
+        "pinned": sorted(outcome.pinned),
+        "tools": sorted(outcome.tools),
         "earlier_summaries": sorted(outcome.earlier),
         "gone": [line for line in range(len(outcome.positions)) if line not in kept],
         "gone_calls": sorted(outcome.abandoned),
@@ -127,6 +133,7 @@ def fold_value(
             {
                 "message": as_mapping(entry.message.raw),
                 "position": entry.position,
+                "tokens": entry.tokens,
                 "summary": entry.summary,
                 "signature": session.memory.signature(entry.message) if entry.summary else None,
             }

@@ -42,6 +42,8 @@ def decided(job: Job, why_not: str | None, plan: Plan | None = None, history: Hi
             "hard_cap_buffer": policy.hard_cap_buffer,
             "strategy": policy.strategy,
         },
+        "trigger": job.lines.trigger,
+        "budget": job.lines.budget,
     }
     if plan is not None and history is not None:
         data |= {"kept": layers(history, plan), "pruned_count": len(plan.folded)}
@@ -53,6 +55,7 @@ def decided(job: Job, why_not: str | None, plan: Plan | None = None, history: Hi
 def pruned(job: Job, outcome: Outcome, plan: Plan, history: History) -> Emit:
     """What a fold left, by layer."""
     data: dict[str, Any] = {
+        "step": outcome.step,
         "kept": {**layers(history, plan), "summary": sum(entry.summary for entry in outcome.entries)},
         "folded": len(plan.folded),
         "clipped": len(plan.clips),
