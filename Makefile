@@ -5,12 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test quick lint types spec bench fidelity torture redaction recall clean
+.PHONY: demo test quick lint types parts screens spec bench fidelity torture redaction recall clean
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
-test: lint types
+test: lint types parts
 	@rm -rf .coverage .coverage.* .spec-results.json
 	SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 	@$(BIN)/python scripts/spec.py --brief
@@ -26,13 +26,19 @@ lint: $(READY)
 types: $(READY)
 	@$(BIN)/mypy
 
-spec: $(READY)
+parts:
+	@scripts/parts.sh
+
+spec: $(READY) parts
 	@SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 || true
 	@$(BIN)/python scripts/spec.py
 
 bench: $(READY)
 	@$(BIN)/python benchmarks/preflight.py
 	@$(BIN)/python benchmarks/archive.py
+	@$(BIN)/python benchmarks/emit.py
+	@$(BIN)/python benchmarks/viewer.py
+	@$(BIN)/python benchmarks/page.py
 
 fidelity: $(READY)
 	@$(BIN)/python benchmarks/summaries.py
@@ -46,6 +52,9 @@ redaction: $(READY)
 
 recall: $(READY)
 	@$(BIN)/python benchmarks/recall.py
+
+screens: $(READY) parts
+	SCREENS=1 $(BIN)/python -m pytest tests/test_viewer_page.py
 
 clean:
 	rm -rf $(VENV) .compact .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \

@@ -8,6 +8,7 @@ anywhere; the archive goes to `.compact/demo`.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -54,7 +55,8 @@ def main() -> None:
     print("  the model now reads, in place of what was folded:\n")
     shown = next(m["content"] for m in context if str(m.get("content")).startswith("<COMPACT-SUMMARY"))
     print("\n".join(f"    {line}" for line in shown.splitlines()))
-    print(f"\n  the first transcript, whole:  {files[-1] if not files else first_transcript(files)}\n")
+    print(f"\n  the first transcript, whole:  {first_transcript(files)}")
+    print(f"  look at every fold in a page:  {viewer()} view {ARCHIVE}\n")
 
 
 def replay(manager: CompactManager, transcript: list[dict]) -> tuple[list[dict], int]:
@@ -86,6 +88,12 @@ def plot(usage: list[int], config: CompactConfig) -> None:
 def first_transcript(files: list[Path]) -> Path:
     """Where the messages before the first fold are."""
     return next(path for path in files if path.name == "transcript-pre-compact-001.jsonl")
+
+
+def viewer() -> str:
+    """The command beside this interpreter, as somebody would type it here."""
+    command = Path(sys.executable).with_name("compact")
+    return os.path.relpath(command) if command.exists() else "compact"
 
 
 if __name__ == "__main__":

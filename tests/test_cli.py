@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -134,12 +139,15 @@ def test_help_names_commands_and_options() -> None:
     """`--help` of the program and of each command; without a command the help is shown."""
     shown = run("--help")
     assert 0 == shown.returncode
-    assert {"prune", "mcp"} <= set(shown.stdout.replace("│", " ").split())
+    assert {"prune", "mcp", "view"} <= set(shown.stdout.replace("│", " ").split())
     prune = run("prune", "--help")
     assert 0 == prune.returncode
     assert [] == [
         name for name in ("--older-than", "--dry-run", "--config", "--path", "30d") if name not in prune.stdout
     ]
+    view = run("view", "--help")
+    wanted = ("--host", "--port", "--token", "COMPACT_VIEW_TOKEN", "--db", "--open", "--config", "compact view ")
+    assert [] == [name for name in wanted if name not in view.stdout]
     nothing = run()
     assert "prune" in nothing.stdout + nothing.stderr
     unknown = run("fold")
@@ -153,9 +161,82 @@ def test_the_installed_command_is_the_same() -> None:
     assert 2 == done.returncode
 
 
+@contextmanager
+def viewing(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`compact view` in a process of its own, and the line it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compact", "view", "--port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_view_says_where_it_is_and_how_to_send_to_it() -> None:
+    """One line; the page and the session are there; an open stream does not keep Ctrl-C from ending it with 0."""
+    keep("mine")
+    with viewing(str(ARCHIVE)) as (process, line):
+        address = line.split()[0]
+        assert f"COMPACT_TRACING_ARIADNE_URL={address}" in line
+        assert str(ARCHIVE) in line
+        with urllib.request.urlopen(f"{address}/api/sessions", timeout=30) as answer:
+            assert ["mine"] == [one["session"] for one in json.load(answer)["sessions"]]
+        with urllib.request.urlopen(f"{address}/events", timeout=30) as stream:
+            assert stream.readline().startswith(b":")
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        assert (0, "") == (process.returncode, said)
+    assert (ARCHIVE / ".view" / "spans.sqlite").is_file()
+
+
+def test_view_takes_its_token_from_the_environment() -> None:
+    """Then nobody without it gets in, and the line does not show it."""
+    keep("mine")
+    with viewing(COMPACT_VIEW_TOKEN="a-token-nobody-guesses") as (_, line):
+        assert "nobody" not in line
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            urllib.request.urlopen(f"{line.split()[0]}/api/sessions", timeout=30)
+        refused.value.close()
+        request = urllib.request.Request(f"{line.split()[0]}/healthz")
+        request.add_header("Authorization", "Bearer a-token-nobody-guesses")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert 200 == answer.status
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", "0.0.0.0"), "COMPACT_VIEW_TOKEN"),
+        (("nowhere",), "neither a folder nor a file"),
+        (("--config", "nowhere.yaml"), "nowhere.yaml"),
+    ],
+)
+def test_view_that_cannot_be_is_one_sentence(arguments: tuple[str, ...], said: str) -> None:
+    """Exit code 1, and what to do."""
+    done = run("view", *arguments)
+    assert (1, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith("compact: ")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_view_without_its_extra_names_it() -> None:
+    """A machine without starlette is told what to install."""
+    Path("starlette.py").write_text("raise ImportError('not here')")
+    done = run("view", PYTHONPATH=".")
+    assert (1, True) == (done.returncode, "agent-compact[view]" in done.stderr)
+
+
 def test_importing_the_library_loads_no_command_line() -> None:
     """The core stays light: typer and rich are the command line's alone."""
-    code = "import sys, compact; print(sorted({'typer', 'rich', 'click'} & set(sys.modules)))"
+    code = "import sys, compact; print(sorted({'typer', 'rich', 'click', 'starlette', 'uvicorn'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]\n" == done.stdout
     assert compact.__version__

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import compact
-from compact import errors
-from compact._events import EVENT_NAMES
+from compact import CompactConfig, CompactManager, errors
+from compact._events import EVENT_NAMES, Event
 from compact.config import SECTIONS
+from compact.errors import ModelUnavailable
+from compact.testing import Recorder, ScriptedModel, chat
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -81,3 +83,62 @@ def test_public_names_are_documented() -> None:
         assert getattr(compact, name) is not None
         if name != "LAWS":
             assert (getattr(compact, name).__doc__ or "").strip(), name
+
+
+OBSERVABILITY = (ROOT / "OBSERVABILITY.md").read_text("utf-8")
+
+
+def every_event(folder: Path) -> list[Event]:
+    """Events of each name, as they come from real folds, failures and changes."""
+    recorder, messages = Recorder(), chat("su" + "tr" * 60 + "ua", words=60)
+    config = CompactConfig(model="gpt-4o", max_context_tokens=8_000, storage={"path": str(folder)})
+    config = config.changed(redaction={"enabled": False}, summary={"max_retries": 0}, policy={"trigger_pct": 0.5})
+    model = ScriptedModel(ModelUnavailable("down"), "Goal: read ahead. Next: flush what the reader left.")
+    with CompactManager(config, summarizer=model, sinks=[recorder]) as manager:
+        manager.preflight("a", messages)
+        manager.update(keep_recent_turns=2)
+        manager.manual_compact("b", messages, note="please")
+        manager.preflight("c", [*messages, {"role": "tool", "tool_call_id": "lost", "content": "an answer alone"}])
+        manager.preflight("d", [{"role": "system", "content": "rule " * 5_000}, *messages])
+    return recorder.events
+
+
+@pytest.mark.spec("S17", "S18", "S19", "S20", "S45")
+def test_every_field_of_every_event_is_documented(tmp_path: Path) -> None:
+    """OBSERVABILITY.md has a row for each event, and the row names each field of its data, and no other."""
+    rows = dict(re.findall(r"^\| `(compact\.\w+)` \| (.*) \|$", OBSERVABILITY, re.MULTILINE))
+    assert rows.keys() == EVENT_NAMES.keys()
+    said: dict[str, set[str]] = {}
+    for event in every_event(tmp_path):
+        said.setdefault(event.name, set()).update(event.data)
+    assert said.keys() == EVENT_NAMES.keys(), "the events of this test show every kind"
+    codes = re.findall(r"^\| `(\w+)` \| (?:low|high) \| (.*) \|$", OBSERVABILITY, re.MULTILINE)
+    rows["compact.warning"] += " ".join(meaning for _, meaning in codes)
+    for name, fields in said.items():
+        named = set(re.findall(r"`([a-z_0-9]+)`", rows[name])) - {"duration"}
+        assert fields == named, name
+
+
+@pytest.mark.spec("S45")
+def test_every_warning_is_documented() -> None:
+    """Each code a warning may carry stands in the table, with its severity."""
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "src" / "compact").rglob("*.py"))
+    given = set(re.findall(r'warning\(\s*"(\w+)",\s*"(low|high)"', source))
+    assert given
+    assert given == set(re.findall(r"^\| `(\w+)` \| (low|high) \|", OBSERVABILITY, re.MULTILINE))
+
+
+@pytest.mark.spec("S45")
+def test_observability_says_how_to_look() -> None:
+    """The viewer, OTLP and what a timeline shows are explained; pictures and links lead somewhere."""
+    for wanted in (
+        "compact view",
+        "otlp_endpoint",
+        "ariadne_url",
+        "### What a timeline shows",
+        "### What a fold shows",
+    ):
+        assert wanted in OBSERVABILITY
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", OBSERVABILITY)
+    assert len(pictures) >= 2
+    assert [] == [path for path in pictures if not (ROOT / path).is_file()]

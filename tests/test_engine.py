@@ -245,7 +245,7 @@ def test_each_preflight_estimates_and_decides_once() -> None:
         },
     } == box.data("token_estimate")[0]
     waiting, folding = box.data("trigger_decision")
-    policy = {"trigger_pct": 0.85, "hard_cap_buffer": 100, "strategy": "task_state"}
+    policy = {"trigger_pct": 0.85, "hard_cap_buffer": 100, "strategy": "task_state", "layout": "layered"}
     assert (policy, policy) == (waiting["policy"], folding["policy"])
     assert (False, True) == (waiting["triggered"], folding["triggered"])
     assert {"pinned": 1, "recent_turns": 2, "tool_pairs": 0} == folding["kept"]

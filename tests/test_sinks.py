@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -227,7 +228,7 @@ def test_the_console_passes_no_control_characters_on() -> None:
     assert "!  s-1 #1 warning: low c: a\\x1b[2J\\nb" + "x" * 190 + "...\n" == line
 
 
-@pytest.mark.parametrize(("name", "start"), [("compact.error", "\x1b[31;1m"), ("compact.warning", "\x1b[33m")])
+@pytest.mark.parametrize(("name", "start"), [("compact.error", "\x1b[31m"), ("compact.warning", "\x1b[33m")])
 def test_colours_only_on_a_terminal(name: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors and warnings are coloured on a terminal, in a file never, and NO_COLOR is honoured."""
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -239,6 +240,28 @@ def test_colours_only_on_a_terminal(name: str, start: str, monkeypatch: pytest.M
     console_sink(quiet)(event(name, **DATA[name]))
     assert f"{start}{file.getvalue()[:-1]}\x1b[0m\n" == terminal.getvalue()
     assert file.getvalue() == quiet.getvalue()
+
+
+def test_the_console_reads_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks like markup, an emoji or a link is text, and a narrow terminal breaks no line."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal = Terminal()
+    said = "[red]all[/red] [link=file:///etc]of[/link] :lamp: https://127.0.0.1 'quoted' 42 " * 2
+    console_sink(terminal)(event("compact.unheard_of", said=said))
+    assert terminal.getvalue().endswith(f"   s-1 #1 unheard_of: said={said}\n")
+    assert 1 == terminal.getvalue().count("\n")
+
+
+def test_the_console_needs_no_rich() -> None:
+    """Without the extra `cli` the lines are the same, in plain text."""
+    code = (
+        "import sys; sys.modules['rich'] = None\n"
+        "from compact._events import Event; from compact.sinks.console import console_sink\n"
+        f"console_sink()(Event('compact.error', 's-1', 1, {NOON}, data={DATA['compact.error']!r}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert LINES["compact.error"] + "\n" == ended.stderr[len("00:00:00 ") :]
 
 
 def test_the_console_prints_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,12 +61,17 @@ class Job:
         """The list that would go out, as the core sees it."""
         return self.session.history(entries, self.policy.roles_never_prune)
 
+    @property
+    def layout_name(self) -> str:
+        """What the layout is called; a callable of the user's has a name too."""
+        layout = self.policy.layout
+        return layout if isinstance(layout, str) else getattr(layout, "__name__", type(layout).__name__)
+
     def setting(self) -> dict[str, Any]:
         """The rules and lines of this call, as plain values for whoever looks at it later."""
-        layout = self.policy.layout
         return {
             "model": self.model,
-            "layout": layout if isinstance(layout, str) else getattr(layout, "__name__", type(layout).__name__),
+            "layout": self.layout_name,
             "strategy": self.policy.strategy,
             "window": self.lines.window,
             "trigger": self.lines.trigger,

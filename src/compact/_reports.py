@@ -41,6 +41,7 @@ def decided(job: Job, why_not: str | None, plan: Plan | None = None, history: Hi
             "trigger_pct": policy.trigger_pct,
             "hard_cap_buffer": policy.hard_cap_buffer,
             "strategy": policy.strategy,
+            "layout": job.layout_name,
         },
         "trigger": job.lines.trigger,
         "budget": job.lines.budget,

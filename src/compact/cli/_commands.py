@@ -9,11 +9,13 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode
 
 import typer
 
 from .._manager import CompactManager
 from ..config import CompactConfig
+from ..viewer import PORT, serve
 
 __all__ = ["app"]
 
@@ -81,6 +83,51 @@ def prune(
     verb = "would be deleted" if dry_run else "deleted"
     objects = sum(len(forgotten.keys) for forgotten in pruned)
     typer.echo(f"{len(pruned):,} sessions with {objects:,} objects {verb}, {kept:,} sessions stay")
+
+
+@app.command()
+def view(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="An archive's folder or a .jsonl file of events; without it, the configured archive.",
+            show_default=False,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; anything but loopback needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes any that is free.")] = PORT,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            envvar="COMPACT_VIEW_TOKEN",
+            help="Let in only who has it. Better set as a variable: a command line can be seen by others.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Annotated[
+        Path | None,
+        typer.Option("--db", help="The file that keeps what was seen; without it, one beside the archive."),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what was folded, when, why and at what price, in a page on this machine. Follows an agent live.
+
+    Example:  compact view .compact/archive --open
+    """
+
+    def started(address: str, shown: str) -> None:
+        typer.echo(
+            f"{address} shows {shown}; to follow an agent live, start it with "
+            f"COMPACT_TRACING_ARIADNE_URL={address} (Ctrl-C ends)"
+        )
+        if open_:
+            typer.launch(address if token is None else f"{address}/?{urlencode({'token': token})}")
+
+    serve(CompactConfig.load(config), source, host=host, port=port, token=token or None, db=db, started=started)
 
 
 def _manager(config: Path | None, path: Path | None) -> CompactManager:

@@ -13,6 +13,7 @@ from .._events import Event, Sink
 from .._policy import TracingPolicy
 from .._redact import Redactor
 from . import plain, redacting
+from ._queue import Queued, close_all, queued
 
 __all__ = ["SinkList", "configured_sinks"]
 
@@ -20,23 +21,27 @@ log = logging.getLogger("compact")
 
 
 class SinkList:
-    """Sinks behind a redactor, as one sink. `failures` counts the events that a sink did not take."""
+    """Sinks behind a redactor, as one sink. `failures` counts the events that a sink did not take.
+
+    A sink with `redact_with` redacts by itself, where nobody waits for it; it may hand back what to call instead.
+    """
 
     def __init__(self, sinks: Iterable[Sink], redactor: Redactor) -> None:
         self._redactor = redactor
         self._given = list(sinks)
-        self._sinks = [redacting(sink, redactor) for sink in self._given]
+        self._sinks = [_behind(sink, redactor) for sink in self._given]
         self._complained: set[int] = set()
         self.failures = 0
 
     def __call__(self, event: Event) -> None:
         if event.name == "compact.warning":
             self._log(event)
-        for number, sink in enumerate(self._sinks):
+        for sink in self._sinks:
             try:
                 sink(event)
             except Exception as error:
                 self.failures += 1
+                number = self._sinks.index(sink)
                 if number not in self._complained:
                     self._complained.add(number)
                     self.complain(f"sink {self._given[number]!r} failed and is counted from now on: {error!r}")
@@ -57,24 +62,41 @@ class SinkList:
 
     def close(self) -> None:
         """Close the sinks that can be closed."""
+        close_all(sink for sink in self._given if isinstance(sink, Queued))
         for sink in self._given:
             close = getattr(sink, "close", None)
-            if callable(close):
+            if callable(close) and not isinstance(sink, Queued):
                 try:
                     close()
                 except Exception as error:
                     self.complain(f"sink {sink!r} could not be closed: {error!r}")
 
 
+def _behind(sink: Sink, redactor: Redactor) -> Sink:
+    redact_with = getattr(sink, "redact_with", None)
+    if not callable(redact_with):
+        return redacting(sink, redactor)
+    bound = redact_with(redactor)
+    return bound if callable(bound) else sink
+
+
 def configured_sinks(policy: TracingPolicy) -> list[Sink]:
-    """The sinks that the `tracing` section asks for."""
+    """The sinks that the `tracing` section asks for, each behind a queue."""
     sinks: list[Sink] = []
     if policy.console:
         from .console import console_sink
 
-        sinks.append(console_sink())
+        sinks.append(queued(console_sink(), label="console"))
     if policy.jsonl:
         from .jsonl import JsonlSink
 
-        sinks.append(JsonlSink(policy.jsonl))
+        sinks.append(queued(JsonlSink(policy.jsonl), label="JSONL", place=policy.jsonl))
+    if policy.ariadne_url:
+        from .ariadne import AriadneSink
+
+        sinks.append(AriadneSink(policy.ariadne_url))
+    if policy.otlp_endpoint:
+        from .otel import OtelSink
+
+        sinks.append(OtelSink(endpoint=policy.otlp_endpoint, capture_content=policy.capture_content))
     return sinks

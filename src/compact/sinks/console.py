@@ -1,16 +1,16 @@
 """Events on the terminal, one readable line each.
 
 Owns: `console_sink`, and which numbers of an event matter to somebody who looks on.
-Must never: print more than one line per event, or pass control characters of a payload on to a terminal.
+Must never: print more than one line per event, pass control characters of a payload on to a terminal, or read markup
+in a payload.
 
 Rules:
 - A line is time, mark, session, step, event, and the few numbers that matter. `!` marks a warning, `!!` an error.
-- Colours only on a terminal, and never where NO_COLOR is set.
+- With rich installed (extra `cli`) errors and warnings are coloured where it finds a terminal that takes colours.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -22,21 +22,46 @@ from . import plain
 __all__ = ["console_sink"]
 
 _LONGEST_TEXT = 200
-_RED, _YELLOW, _DIM, _RESET = "\x1b[31;1m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 _ROUTINE = frozenset({"compact.token_estimate", "compact.trigger_decision"})
 
 
 def console_sink(file: TextIO | None = None) -> Sink:
     """A sink that prints each event to `file`, or to whatever stderr is at that moment."""
+    printer = _printer()
+    last: tuple[TextIO, Callable[[str, str], None]] | None = None
 
     def sink(event: Event) -> None:
+        nonlocal last
         out = sys.stderr if file is None else file
-        line = _line(event)
-        colour = _colour(event) if _takes_colours(out) else ""
-        out.write(f"{colour}{line}{_RESET}\n" if colour else f"{line}\n")
-        out.flush()
+        if last is None or last[0] is not out:
+            last = out, printer(out)
+        last[1](_line(event), _style(event))
 
     return sink
+
+
+def _printer() -> Callable[[TextIO], Callable[[str, str], None]]:
+    """What makes, for a file, what prints a line in a style on it: with rich when it is there, else plainly."""
+    try:
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        return _plain_printer
+
+    def rich_printer(out: TextIO) -> Callable[[str, str], None]:
+        console = Console(file=out, force_jupyter=False)
+        # As text, so that nothing in it is markup; soft, so that a narrow terminal does not break a line.
+        return lambda line, style: console.print(Text(line, style=style), soft_wrap=True, highlight=False)
+
+    return rich_printer
+
+
+def _plain_printer(out: TextIO) -> Callable[[str, str], None]:
+    def write(line: str, style: str) -> None:
+        out.write(line + "\n")
+        out.flush()
+
+    return write
 
 
 def _line(event: Event) -> str:
@@ -54,12 +79,8 @@ def _mark(event: Event) -> str:
     return "!" if event.name == "compact.warning" else ""
 
 
-def _colour(event: Event) -> str:
-    return {"!!": _RED, "!": _YELLOW}.get(_mark(event)) or (_DIM if event.name in _ROUTINE else "")
-
-
-def _takes_colours(out: TextIO) -> bool:
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and out.isatty()
+def _style(event: Event) -> str:
+    return {"!!": "red", "!": "yellow"}.get(_mark(event)) or ("dim" if event.name in _ROUTINE else "")
 
 
 def _token_estimate(data: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Events in a file, one JSON line each.
 
-Owns: `JsonlSink`. Must never: lose an event because another thread writes, or join a line to one that was cut short.
+Owns: `JsonlSink`. Must never: lose an event because another thread writes, join a line to one that was cut short, or
+keep bytes in memory that a fork would write twice.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import os
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import BinaryIO
 
 from .._events import Event
 from . import event_json
+from ._process import renewed_in_child
 
 __all__ = ["JsonlSink"]
 
@@ -25,24 +26,37 @@ class JsonlSink:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
+        self._file: int | None = None
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        """In a forked child the lock may be held by a thread that is not there. The file itself can be shared."""
         self._lock = Lock()
-        self._file: BinaryIO | None = None
 
     def __call__(self, event: Event) -> None:
         """Append the event; it is in the file when this returns."""
-        line = event_json(event).encode("ascii") + b"\n"
+        line = memoryview(event_json(event).encode("ascii") + b"\n")
         with self._lock:
             if self._file is None:
                 self._file = self._open()
-            self._file.write(line)
-            self._file.flush()
+            try:
+                while line:
+                    line = line[os.write(self._file, line) :]
+            except OSError:
+                # Perhaps half a line stands there now: the next event opens the file again, which ends it.
+                self._close()
+                raise
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
         with self._lock:
-            file, self._file = self._file, None
+            self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
         if file is not None:
-            file.close()
+            os.close(file)
 
     def __enter__(self) -> JsonlSink:
         return self
@@ -52,12 +66,19 @@ class JsonlSink:
     ) -> None:
         self.close()
 
-    def _open(self) -> BinaryIO:
+    def __del__(self) -> None:
+        self._close()
+
+    def _open(self) -> int:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        file = os.fdopen(private, "ab+")
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
+        binary = getattr(os, "O_BINARY", 0)
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | binary, 0o600)
+        try:
+            if os.lseek(file, 0, os.SEEK_END):
+                os.lseek(file, -1, os.SEEK_END)
+                if os.read(file, 1) != b"\n":
+                    os.write(file, b"\n")
+        except OSError:
+            os.close(file)
+            raise
         return file

@@ -1,0 +1,171 @@
+"""One POST with a hard end.
+
+Owns: `Post`: a connection to one address that is kept between requests, its deadline, and how much of a reply is read.
+Must never: follow a redirect, ask a proxy, read more than 64 KiB of a reply, or take longer than its deadline, however
+slowly a peer answers. (Looking a name up is the system's business and has no deadline.)
+"""
+
+from __future__ import annotations
+
+import io
+import selectors
+import socket
+import ssl
+import time
+from contextlib import suppress
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from ..errors import ConfigError
+
+__all__ = ["Post", "Stale"]
+
+_REPLY = 65_536
+
+
+class Stale(Exception):
+    """The peer had closed a kept connection: nothing is wrong, the next request opens a new one."""
+
+
+class Post:
+    """Requests to `url`, one at a time, each done within `timeout` seconds.
+
+    A URL without a scheme is http; `end` is what its path ends with, added where it does not.
+    """
+
+    def __init__(self, url: str, end: str = "", timeout: float = 2.0) -> None:
+        self._socket: socket.socket | None = None
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            port, host = parts.port, parts.hostname or ""
+            host = host if host.isascii() else host.encode("idna").decode("ascii")
+        except ValueError as error:
+            raise ConfigError(f"{url!r} is no address: {error}; write it as http://127.0.0.1:5175") from None
+        if parts.scheme not in ("http", "https") or not host:
+            raise ConfigError(f"{url!r} is no address for events; write it as http://127.0.0.1:5175")
+        self._tls = parts.scheme == "https"
+        self._host = host
+        self._port = port or (443 if self._tls else 80)
+        path = parts.path.rstrip("/")
+        path = path if path.endswith(end) else path + end
+        self.url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+        path = quote(path or "/", safe="/%:@!$&'()*+,;=~-._")
+        self._target = f"{path}?{quote(parts.query, safe='/?%:@!$&()*+,;=~-._')}" if parts.query else path
+        self._authority = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+        self.place = urlunsplit((parts.scheme, self._authority, path, "", ""))
+        """The address without what may be secret in it."""
+        self._timeout = timeout
+        self._context: ssl.SSLContext | None = None
+
+    def __call__(self, body: bytes) -> int:
+        """Send JSON; the status of the answer. Raises `Stale`, `OSError` or `HTTPException`."""
+        until = time.monotonic() + self._timeout
+        kept = self._socket
+        wire = _Wire(kept or self._connect(until), until)
+        try:
+            head = (
+                f"POST {self._target} HTTP/1.1\r\nHost: {self._authority}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\nUser-Agent: compact\r\n\r\n"
+            )
+            with suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before it had heard all
+                wire.send(head.encode("ascii") + body)
+            with HTTPResponse(wire, method="POST") as response:  # type: ignore[arg-type]
+                response.begin()
+                status = response.status
+                # The status says it all; the rest is read only so that the connection can be used again.
+                with suppress(OSError, HTTPException):
+                    response.read(_REPLY)
+                # A server that says 413 may have left the body unread, to stumble over it later.
+                wire.keep = response.isclosed() and not (response.will_close or wire.ended or status == 413)
+            return status
+        except (OSError, HTTPException) as error:
+            if kept is not None and not wire.heard and not isinstance(error, TimeoutError):
+                raise Stale from None
+            raise
+        finally:
+            if not wire.keep:
+                self.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a connection is open, and the peer has not closed it."""
+        if self._socket is not None:
+            # Between requests nothing is to be read but the end.
+            with suppress(OSError, ValueError), selectors.DefaultSelector() as selector:
+                selector.register(self._socket, selectors.EVENT_READ)
+                if not selector.select(0):
+                    return True
+            self.close()
+        return False
+
+    def close(self) -> None:
+        """Close the connection; the next request opens one."""
+        kept, self._socket = self._socket, None
+        if kept is not None:
+            with suppress(OSError):
+                kept.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _connect(self, until: float) -> socket.socket:
+        failure: OSError = OSError(f"no address is known for {self._host}")
+        # As bytes: a text would have its codec imported here, and a child forked meanwhile would wait for that forever.
+        host = self._host.encode("ascii")
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM):
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.settimeout(_left(until))
+                made.connect(address)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls:
+                    self._context = self._context or ssl.create_default_context()
+                    made.settimeout(_left(until))
+                    made = self._context.wrap_socket(made, server_hostname=self._host)
+                self._socket = made
+                return made
+            except OSError as error:
+                made.close()
+                failure = error
+        raise failure
+
+
+class _Wire(io.RawIOBase):
+    """A socket under a deadline, as the reader that `HTTPResponse` wants."""
+
+    def __init__(self, connection: socket.socket, until: float) -> None:
+        self._connection = connection
+        self._until = until
+        self.heard = 0
+        self.ended = self.keep = False
+
+    def send(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            self._connection.settimeout(_left(self._until))
+            left = left[self._connection.send(left) :]
+
+    def makefile(self, *_: Any) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        room = min(len(buffer), _REPLY - self.heard)
+        if room <= 0:
+            self.ended = True
+            return 0
+        self._connection.settimeout(_left(self._until))
+        got = self._connection.recv_into(buffer, room)
+        self.heard += got
+        self.ended = self.ended or not got
+        return got
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the deadline has passed")
+    return left

@@ -1,0 +1,452 @@
+"""The queue that every exporter stands behind: whoever emits an event pays for an append, and no more.
+
+Owns: `Queued`, `queued`, `Undelivered`; the thread that delivers, and what happens at the interpreter's exit.
+Must never: block or fail who emits, hold more than its bounds, lose an event without counting it, or pass an event on
+that was not redacted first when there is a redactor.
+
+    emit ──append──▶ waiting ──▶ its own thread, 20 times a second: make plain, redact ──▶ deliver(batch)
+                        │                                          ▲ kept: 1, 2, 4 … 30 s, then again │
+                        └─ full: the oldest is dropped and counted └──────────────────────────────────┘
+
+Rules:
+- emitted = delivered + dropped + queued, at every moment (`counts`).
+- To wake a thread costs who does it twenty times what an append costs. So the thread looks by itself, and sleeps until
+  an event wakes it only after ten seconds without any.
+- The thread starts with the first event and ends with `close()`, or when nobody holds the queue any more; a queue in
+  which something waits is held by this module.
+- A forked child starts with an empty queue and counts from zero: what was queued is its parent's to deliver.
+- Stderr gets one line a minute and place at most; only at exit is a loss said in any case.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from .._events import Event, Sink
+from .._redact import Redactor
+from . import plain, redacting
+from ._process import renewed_in_child, say, write_line
+
+__all__ = ["PATIENCE", "Counts", "Queued", "Undelivered", "close_all", "queued"]
+
+PATIENCE = 2.0
+"""Seconds that closing, or the interpreter's exit, waits for what is queued."""
+
+_BATCH = 256
+_TICK = 0.05
+_ATTENTIVE = 10.0
+_HEAVIEST = 8_000_000
+"""Characters that may wait, about: strings count by their length, the rest by rule of thumb."""
+_UNWEIGHED = 32
+"""Events that may come before somebody weighs them, so that mostly nobody does."""
+_WEIGHT_OF_ANY = 500
+_WEIGHT_OF_ITEM = 64
+_LONGEST_PAUSE = 30.0
+_CLEAN = object()
+"""Stands where an entry's redactor stood once it has been at work."""
+
+
+class Undelivered(Exception):
+    """Raised by `deliver`. Without `lost`: nothing was taken, keep the batch and try again later. With `lost`: so many
+    of the batch are lost for good, and the others were taken. The message says why, and what to do."""
+
+    def __init__(self, reason: str, *, lost: int | None = None) -> None:
+        super().__init__(reason)
+        self.lost = lost
+
+
+class Counts(NamedTuple):
+    """What became of the events, all at one moment."""
+
+    emitted: int
+    delivered: int
+    dropped: int
+    queued: int
+
+
+class Queued:
+    """A sink whose events go to `deliver` in batches, in a thread of its own.
+
+    `deliver` is never called twice at a time. When it raises `Undelivered`, that says what is kept and what is lost;
+    any other exception costs the batch. `place` says in messages where events go; `closing` is called by `close()`.
+    """
+
+    def __init__(
+        self,
+        deliver: Callable[[Sequence[Event]], None],
+        *,
+        label: str,
+        limit: int = 2_048,
+        wait: float = 0.02,
+        redactor: Redactor | None = None,
+        place: str = "",
+        closing: Callable[[], None] | None = None,
+    ) -> None:
+        self._deliver = deliver
+        self._label = label
+        self._place = place
+        self._limit = max(limit, 2)
+        self._batch = min(_BATCH, self._limit // 2)
+        self._wait = wait
+        self._redactor = redactor
+        self._closing = closing
+        self._by: float | None = None
+        """When closing has to be done; None while nobody closes."""
+        self._renew()
+        renewed_in_child(self)
+        _alive.add(self)
+
+    def _renew(self) -> None:
+        """As new: at the start, and in a forked child, where locks may be held by threads that are not there."""
+        _busy.discard(self)
+        self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
+        self._wake = threading.Lock()
+        """Free when somebody wants something done: to set it free costs a third of what an `Event` costs."""
+        self._wake.acquire()
+        self._thread: threading.Thread | None = None
+        self._asleep, self._stop, self._company = True, False, False
+        self._idle = 0.0
+        self._waiting: deque[list[Any]] = deque()
+        """Entries of event, weight, and the redactor still to be applied."""
+        self._held = 0
+        """How many entries at the front are being delivered: those cannot be dropped."""
+        self._weight = self._unweighed = 0
+        self._failures = self._in_a_row = self._admitted = 0
+        self._reason = ""
+        self.emitted = self.delivered = self.dropped = 0
+
+    # -- on the agent's thread ---------------------------------------------------------------------------------------
+
+    def __call__(self, event: Event) -> None:
+        """Take an event; it is delivered later. Never blocks and never raises."""
+        self._put(self._redactor, event)
+
+    def redact_with(self, redactor: Redactor) -> Sink:
+        """This queue for events that are to be redacted so; it happens in the queue's own thread.
+
+        A queue may serve several managers. Events that come by calling the queue itself are redacted with the newest
+        redactor that was given, one that is switched off least of all.
+        """
+        if self._redactor is None or redactor.enabled:
+            self._redactor = redactor
+        # Its rules are loaded now: a child forked while the thread imports them would wait for that for ever.
+        redactor.redact("a=b")
+        # A subclass that wants to see events on the caller's thread must.
+        return partial(self._put, redactor) if type(self).__call__ is Queued.__call__ else self
+
+    def _put(self, redactor: Redactor | None, event: Event) -> None:
+        with self._lock:
+            waiting = self._waiting
+            if not waiting:
+                _busy.add(self)
+            waiting.append([event, 0, redactor])
+            self.emitted += 1
+            self._unweighed += 1
+            if self._unweighed > _UNWEIGHED or len(waiting) > self._limit:
+                self._make_room()
+            if self._asleep:
+                self._company = True
+                self._rouse()
+
+    def _make_room(self) -> None:
+        """Weigh what is new, and drop the oldest if need be. What is being delivered stays, and so does the newest."""
+        waiting, held = self._waiting, self._held
+        for entry in islice(reversed(waiting), self._unweighed):
+            if not entry[1]:
+                entry[1] = _weight(entry[0])
+                self._weight += entry[1]
+        self._unweighed = 0
+        while len(waiting) - held > 1 and (len(waiting) > self._limit or self._weight > _HEAVIEST):
+            self._weight -= waiting[held][1]
+            del waiting[held]
+            self.dropped += 1
+
+    def _rouse(self) -> None:
+        """Set the thread to work, or start it. Under the lock."""
+        if self._thread is None:
+            wake = self._wake
+            own = weakref.ref(self, lambda _: _signal(wake))
+            self._thread = threading.Thread(target=_work, args=(own, wake), name=f"compact {self._label}", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # no thread to be had: the next event tries again
+                self._thread = None
+                return
+        self._asleep = self._stop = False
+        _signal(self._wake)
+
+    # -- in its own thread -------------------------------------------------------------------------------------------
+
+    def _serve(self) -> float | None:
+        """Deliver until nothing waits; when to look again (-1: when woken), or None when the thread is to end."""
+        if self._company:
+            self._company = False
+            self._pause(self._wait)
+        while True:
+            with self._lock:
+                self._held = min(len(self._waiting), self._batch)
+                if not self._held:
+                    return self._rest()
+                self._idle = 0.0
+                batch = list(islice(self._waiting, self._held))
+            self._pause(self._hand_over(batch))
+
+    def _rest(self) -> float | None:
+        """Nothing waits. Under the lock."""
+        _busy.discard(self)
+        self._settled.notify_all()
+        self._idle += _TICK
+        self._asleep = self._stop or self._idle > _ATTENTIVE
+        if self._stop:
+            self._thread = None
+            return None
+        return -1.0 if self._asleep else _TICK
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, unless somebody wants things done."""
+        if seconds:
+            self._wake.acquire(timeout=seconds)
+
+    def _hand_over(self, batch: list[list[Any]]) -> float:
+        """Deliver a batch; how long to wait before the next."""
+        events = [event for entry in batch if (event := _cleaned(entry)) is not None]
+        lost, reason = len(batch) - len(events), "it could not be redacted, so it was withheld"
+        try:
+            if events:
+                self._deliver(events)
+        except Undelivered as error:
+            if error.lost is None:
+                return self._keep(str(error))
+            lost, reason = lost + error.lost, str(error)
+        except BaseException as error:
+            lost, reason = len(batch), _why(error)
+        with self._lock:
+            self._in_a_row = 0
+            self._reason = reason if lost else ""
+            self._let_go(lost)
+        self._own_up()
+        return 0.0
+
+    def _let_go(self, lost: int) -> None:
+        """The batch is done with. Nothing is held when `close` was faster."""
+        for _ in range(self._held):
+            self._weight -= self._waiting.popleft()[1]
+        lost = min(lost, self._held)
+        self.delivered += self._held - lost
+        self.dropped += lost
+        self._held = 0
+
+    def _keep(self, reason: str) -> float:
+        """The batch stays where it is; how long to wait."""
+        with self._lock:
+            self._held = 0
+            self._failures += 1
+            self._in_a_row += 1
+            self._reason = reason
+            self._settled.notify_all()
+            pause = min(2.0 ** min(self._in_a_row - 1, 10), _LONGEST_PAUSE)
+            waiting, dropped = len(self._waiting), self.dropped
+        # The first failure may be a server that restarts. Should it be all there is, closing tells of it.
+        if waiting and self._in_a_row > 1 and self._by is None:
+            lost = f", {dropped:,} were dropped" if dropped else ""
+            text = (
+                f"{_events(waiting)} wait for {self._place or 'delivery'}{lost}: {reason}. Tried again in {pause:.0f} s"
+            )
+            if say(self._label, self._place, text):
+                self._admitted = dropped
+        return pause
+
+    def _own_up(self) -> None:
+        """Say what was lost since that was last said."""
+        lost = self.dropped - self._admitted
+        text = f"{_events(lost)} {_were(lost)} not delivered{self._to}: {self._reason or self._too_many}"
+        if lost and say(self._label, self._place, text):
+            self._admitted += lost
+
+    # -- on anybody's thread -----------------------------------------------------------------------------------------
+
+    @property
+    def queued(self) -> int:
+        """Events not yet delivered, those under way included."""
+        return len(self._waiting)
+
+    def counts(self) -> Counts:
+        """All four numbers at one moment."""
+        with self._lock:
+            return Counts(self.emitted, self.delivered, self.dropped, len(self._waiting))
+
+    def flush(self, timeout: float = PATIENCE) -> bool:
+        """Deliver now; whether all was. It gives up when the time is over, or when a delivery fails meanwhile."""
+        until = time.monotonic() + timeout
+        with self._lock:
+            failures = self._failures
+            if self._waiting:
+                self._rouse()
+            while self._waiting and self._failures == failures and (left := until - time.monotonic()) > 0:
+                self._settled.wait(left)
+            return not self._waiting
+
+    def close(self) -> None:
+        """Flush, count what is left as dropped, and say what was lost. An event that comes later opens it again."""
+        if self._by is None:
+            self._by = time.monotonic() + PATIENCE
+        delivered = self.flush(max(0.0, self._by - time.monotonic()))
+        with self._lock:
+            if not delivered:
+                self._reason = self._reason or f"no answer within {PATIENCE:g} s"
+                self.dropped += len(self._waiting)
+                self._waiting.clear()
+                self._held = self._weight = 0
+            self._stop, self._by = True, None
+            _signal(self._wake)
+        if self._closing is not None:
+            self._closing()
+        self._own_up()
+
+    @property
+    def _to(self) -> str:
+        return f" to {self._place}" if self._place else ""
+
+    @property
+    def _too_many(self) -> str:
+        return f"they came faster than they could be delivered, and no more than {self._limit:,} may wait"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._label}{self._to}>"
+
+
+def queued(sink: Sink, *, label: str, place: str = "", limit: int = 8_192) -> Queued:
+    """Any sink off the agent's thread. An event that it raises on is lost and counted; the others are not."""
+
+    def deliver(events: Sequence[Event]) -> None:
+        lost, reason = 0, ""
+        for event in events:
+            try:
+                sink(event)
+            except Exception as error:
+                lost, reason = lost + 1, _why(error)
+        if lost:
+            raise Undelivered(reason, lost=lost)
+
+    return _Wrapping(sink, deliver, label=label, place=place, limit=limit, closing=getattr(sink, "close", None))
+
+
+class _Wrapping(Queued):
+    """A queue in front of somebody's sink; one that sends says where."""
+
+    def __init__(self, sink: Sink, deliver: Callable[[Sequence[Event]], None], **settings: Any) -> None:
+        self.endpoint = getattr(sink, "endpoint", None)
+        super().__init__(deliver, **settings)
+
+
+def close_all(queues: Iterable[Queued]) -> None:
+    """Close queues that share one deadline, so that two peers that never answer take no longer than one."""
+    until = time.monotonic() + PATIENCE
+    queues = list(queues)
+    for queue in queues:
+        queue._by = until
+        queue.flush(0)
+    for queue in queues:
+        try:
+            queue.close()
+        except Exception as error:
+            say(queue._label, queue._place, f"closing failed: {_why(error)}")
+
+
+def _work(own: weakref.ref[Queued], wake: threading.Lock) -> None:
+    """The thread: it holds its queue only while it is at work, so that an idle one can be collected."""
+    pause: float | None = -1.0
+    while pause is not None:
+        wake.acquire(timeout=pause)
+        queue = own()
+        pause = None if queue is None else queue._serve()
+        del queue
+
+
+def _signal(wake: threading.Lock) -> None:
+    if wake.locked():
+        with suppress(RuntimeError):  # somebody else was faster
+            wake.release()
+
+
+def _weight(event: Event) -> int:
+    """About how many characters an event holds; data that cannot be read is the thread's business."""
+    weight = _WEIGHT_OF_ANY
+    try:
+        for value in event.data.values():
+            kind = type(value)
+            if kind is str:
+                weight += len(value)
+            elif kind is list or kind is dict or kind is tuple:
+                weight += _WEIGHT_OF_ITEM * len(value)
+    except Exception:
+        return weight
+    return weight
+
+
+def _cleaned(entry: list[Any]) -> Event | None:
+    """The entry's event, plain and without secrets; None when that cannot be had. Done once for all tries."""
+    event, _, redactor = entry
+    if redactor is _CLEAN:
+        return event  # type: ignore[no-any-return]
+    clean: list[Event] = []
+    with suppress(Exception):
+        if redactor is None:
+            clean.append(replace(event, data=plain(event.data)))
+        else:
+            redacting(clean.append, redactor)(event)
+    entry[0], entry[2] = (clean[0] if clean else None), _CLEAN
+    return entry[0]  # type: ignore[no-any-return]
+
+
+def _why(error: BaseException) -> str:
+    """What went wrong, without a word of what was sent."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _events(count: int) -> str:
+    return "1 event" if count == 1 else f"{count:,} events"
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+_alive: weakref.WeakSet[Queued] = weakref.WeakSet()
+_busy: set[Queued] = set()
+"""Queues in which something waits: nobody else may be holding them any more."""
+
+
+def _at_exit() -> None:
+    """All queues have the same two seconds; what is lost, and was not said before, is one line for each place."""
+    until = time.monotonic() + PATIENCE
+    queues = list(_alive)
+    for queue in queues:
+        queue._by = until
+        queue.flush(0)
+    losses: dict[tuple[str, str], tuple[int, str]] = {}
+    for queue in queues:
+        if not queue.flush(max(0.0, until - time.monotonic())):
+            queue._reason = queue._reason or f"no answer within {PATIENCE:g} s"
+        if lost := queue.queued + queue.dropped - queue._admitted:
+            place = queue._label, queue._to
+            losses[place] = (losses.get(place, (0, ""))[0] + lost, queue._reason or queue._too_many)
+    for (label, to), (lost, reason) in losses.items():
+        write_line(f"[{label}] {_events(lost)} {_were(lost)} not delivered{to} before exit: {reason}.")
+
+
+atexit.register(_at_exit)

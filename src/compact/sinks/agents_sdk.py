@@ -1,0 +1,127 @@
+"""Folds as spans of the OpenAI Agents SDK, inside the run that they belong to.
+
+Owns: `agents_sdk_sink`, and what of a fold such a span carries.
+Must never: raise into a run, import the SDK before it is used, or put text into a span unless asked to: the SDK's own
+processor uploads spans, and its switch for sensitive data does not reach custom ones.
+
+The SDK stamps a span when it is started and finished, and finds its parent in the caller's context, so this sink works
+where the agent runs: a span is open from the decision to fold until the fold's end.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import OrderedDict
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any
+
+from .._calls import Call, Calls
+from .._events import Event, Sink
+from ..errors import MissingExtra
+
+__all__ = ["agents_sdk_sink"]
+
+log = logging.getLogger("compact")
+
+_SESSIONS = 1_000
+"""Folds under way at once; one that never ends must not be remembered for ever."""
+
+
+def agents_sdk_sink(capture_content: bool = False) -> Sink:
+    """A sink that puts a span `compact_messages` per fold into the SDK's open trace; outside of one it does nothing.
+
+    `capture_content` adds the summary and the note, redacted as for every sink.
+    """
+    if find_spec("agents") is None:
+        raise MissingExtra(
+            "spans of the OpenAI Agents SDK need the package openai-agents: pip install 'agent-compact[agents]'"
+        )
+    return _FoldSpans(capture_content)
+
+
+class _FoldSpans:
+    """The spans of folds under way, by session."""
+
+    def __init__(self, capture_content: bool) -> None:
+        self._capture_content = capture_content
+        self._lock = Lock()
+        self._calls = Calls()
+        self._open: OrderedDict[str, Any] = OrderedDict()
+        self._complained = False
+
+    def __call__(self, event: Event) -> None:
+        """Start or finish the span of a fold, or do nothing."""
+        tracing = sys.modules.get("agents.tracing")
+        if tracing is None:
+            return  # nobody imported the SDK, so no trace of it is open
+        try:
+            self._follow(event, tracing)
+        except Exception as error:
+            if not self._complained:
+                self._complained = True
+                log.warning("a fold has no span in the Agents SDK's trace: %s", type(error).__name__)
+
+    def _follow(self, event: Event, tracing: Any) -> None:
+        with self._lock:
+            call = self._calls.of(event)
+            started = self._open.get(event.session_id)
+        if event.name == "compact.token_estimate" and started is not None:
+            # The call before was cancelled, or ended by an error of somebody else's, and no event said so.
+            self._finish(event.session_id, {}, tracing.SpanError(message="the fold did not end", data=None))
+        elif call is not None and call.triggered:
+            if started is None and tracing.get_current_trace() is not None:
+                self._start(event.session_id, tracing)
+            if call.done:
+                told = _told(call, self._capture_content)
+                error = None if call.folded else tracing.SpanError(message=told.get("error_type", "error"), data=None)
+                self._finish(event.session_id, told, error)
+
+    def _start(self, session_id: str, tracing: Any) -> None:
+        span = tracing.custom_span("compact_messages", {})
+        span.start()
+        with self._lock:
+            self._open[session_id] = span
+            if len(self._open) > _SESSIONS:
+                self._open.popitem(last=False)
+
+    def _finish(self, session_id: str, told: dict[str, Any], error: Any) -> None:
+        with self._lock:
+            span = self._open.pop(session_id, None)
+        if span is not None:
+            span.span_data.data.update(told)
+            if error is not None:
+                span.set_error(error)
+            span.finish()
+
+
+def _told(call: Call, capture_content: bool) -> dict[str, Any]:
+    """A fold in numbers and names; its texts only on demand."""
+    estimate, decision, pruned = (
+        call.data("token_estimate"),
+        call.data("trigger_decision"),
+        call.data("pruned_messages"),
+    )
+    created, failure = call.data("summary_created"), call.failure or {}
+    told = {
+        "session_id": call.session_id,
+        "step": call.step,
+        "folded": call.folded,
+        "reason": decision.get("reason"),
+        "model": estimate.get("model"),
+        "window": estimate.get("max_tokens"),
+        "layout": decision.get("policy", {}).get("layout"),
+        "strategy": created.get("strategy") or decision.get("policy", {}).get("strategy"),
+        **{name: pruned.get(name) for name in ("messages_before", "messages_after", "tokens_before", "tokens_after")},
+        "summary_tokens": created.get("summary_tokens"),
+        "compression_ratio": created.get("compression_ratio"),
+        "fidelity_score": (created.get("report") or {}).get("score"),
+        "summary_calls": sum(1 for _ in call.named("summary_call")),
+        "cost_usd": call.cost_usd,
+        "error_type": failure.get("error_type"),
+        "fallback": failure.get("fallback"),
+    }
+    if capture_content:
+        told |= {"summary": created.get("summary"), "note": decision.get("note")}
+    return {name: value for name, value in told.items() if value is not None}

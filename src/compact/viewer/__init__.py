@@ -1,0 +1,71 @@
+"""The viewer: a page on loopback that shows what was folded, when, why, at what price, and where the original is.
+
+Owns: the way in. `serve` is behind `compact view`; `running` is a viewer in a thread, for tests and notebooks.
+Must never: be imported by the rest of the library, write to an archive, or fetch anything from outside.
+
+    POST /ingest ─▶ _ingest ─┐
+    archive, JSONL ─▶ _source ┴▶ _spans (SQLite) ─▶ rows ───────────────▶ _app (SSE, JSON) ─▶ _guard ─▶ static/
+                                       └─▶ _timeline ─┐                     ▲
+    archive ─▶ _shelf ─▶ _folds, _export ─────────────┴─▶ _answers ─────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from ..config import CompactConfig
+from ..errors import MissingExtra
+
+__all__ = ["PORT", "running", "serve"]
+
+PORT = 5175
+"""Where Ariadne listens, so that one `tracing.ariadne_url` reaches either."""
+
+
+def serve(
+    config: CompactConfig,
+    source: Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    token: str | None = None,
+    db: Path | None = None,
+    started: Callable[[str, str], None] = lambda address, shown: None,
+) -> None:
+    """Show an archive, a JSONL file of events, and what is sent to it, until Ctrl-C.
+
+    `started` is told the address and the name of what is shown.
+    """
+    _need_extra()
+    from ._serve import serve
+
+    serve(config, source, host=host, port=port, token=token, db=db, started=started)
+
+
+def running(
+    config: CompactConfig,
+    source: Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    db: Path | None = None,
+) -> AbstractContextManager[str]:
+    """A viewer in a thread of this process: `with running(config) as address: …`. It ends with the block."""
+    _need_extra()
+    from ._serve import running
+
+    return running(config, source, host=host, port=port, token=token, db=db)
+
+
+def _need_extra() -> None:
+    try:
+        import starlette
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            'the viewer needs starlette and uvicorn, and one of them is not installed: install "agent-compact[view]"'
+        ) from None
+    del starlette

@@ -1,0 +1,188 @@
+"""Starting and stopping the viewer.
+
+Owns: the socket, the server, and where spans are kept. Must never: listen beyond loopback without a token.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+
+from ..config import CompactConfig
+from ..errors import CompactError
+from ._app import Viewer
+from ._guard import Guard, check_address
+from ._shelf import Shelf
+from ._source import Source
+from ._spans import PRIVATE, Spans
+
+__all__ = ["running", "serve"]
+
+_PORTS = 50
+"""Ports tried for the suggestion of a free one."""
+
+
+def serve(
+    config: CompactConfig,
+    source: Path | None,
+    *,
+    host: str,
+    port: int,
+    token: str | None,
+    db: Path | None,
+    started: Callable[[str, str], None],
+) -> None:
+    """Serve until Ctrl-C; `started` is told the address and what is shown."""
+    with _server(config, source, host, port, token, db) as (server, listening, shown), suppress(KeyboardInterrupt):
+        started(_address(listening), shown)
+        server.run(sockets=[listening])
+
+
+@contextmanager
+def running(
+    config: CompactConfig,
+    source: Path | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    db: Path | None = None,
+) -> Iterator[str]:
+    """A viewer in a thread of this process, and its address; it ends with the block."""
+    with _server(config, source, host, port, token, db) as (server, listening, _):
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="compact-view", daemon=True)
+        thread.start()
+        try:
+            while not server.started and thread.is_alive():
+                time.sleep(0.005)
+            yield _address(listening)
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+class _Server(uvicorn.Server):
+    """A server that ends its streams before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, viewer: Viewer) -> None:
+        super().__init__(config)
+        self._viewer = viewer
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop."""
+        self._viewer.end()
+        await super().shutdown(sockets)
+
+
+@contextmanager
+def _server(
+    config: CompactConfig, source: Path | None, host: str, port: int, token: str | None, db: Path | None
+) -> Iterator[tuple[_Server, socket.socket, str]]:
+    check_address(host, token)
+    listening = _listen(host, port)
+    try:
+        config, file = _opened(config, source)
+        shelf = Shelf.of(config)
+        if db is None and file is None and config.storage.adapter != "none":
+            db = Path(config.storage.path).expanduser() / PRIVATE / "spans.sqlite"
+        spans = Spans(db)
+        try:
+            seen = Source(spans, shelf, file)
+            viewer = Viewer(spans, seen, shelf)
+            guarded = Guard(viewer.app, host=host, port=listening.getsockname()[1], token=token)
+            settings = uvicorn.Config(
+                guarded,
+                log_level="warning",
+                access_log=False,
+                lifespan="on",
+                http="h11",
+                ws="none",
+                server_header=False,
+                headers=[("server", "compact")],
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=2,
+            )
+            yield _Server(settings, viewer), listening, seen.name
+        finally:
+            spans.close()
+            if shelf is not None:
+                shelf.close()
+    finally:
+        listening.close()
+
+
+def _opened(config: CompactConfig, source: Path | None) -> tuple[CompactConfig, Path | None]:
+    """The configuration with the archive that is to be shown, and the file of events, if it is one."""
+    if source is None:
+        return config, None
+    if source.is_file():
+        return config, source
+    if not source.is_dir():
+        raise CompactError(f"{source} is neither a folder nor a file; name an archive's folder, or a .jsonl of events")
+    if any(source.glob("summary-*.json")) or (source / "events.jsonl").is_file():
+        source = source.absolute().parent  # one session's folder: its archive is shown
+    return config.changed(storage={"adapter": "fs", "path": str(source)}), None
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return _bound(host, port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise CompactError(
+                f"{host} port {port} cannot be used ({error}); choose others with --host, --port"
+            ) from None
+        free = next((other for other in range(port + 1, min(port + _PORTS, 65_536)) if _is_free(host, other)), 0)
+        raise CompactError(f"port {port} of {host} is taken: {_who(host, port)}. Or use --port {free}") from None
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        if hasattr(socket, "SO_REUSEADDR"):
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(256)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        _bound(host, port).close()
+    except OSError:
+        return False
+    return True
+
+
+def _who(host: str, port: int) -> str:
+    """What answers there, and what to do with it."""
+    connection = http.client.HTTPConnection(host, port, timeout=1)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        if answer.getheader("server") == "compact":
+            return f"a compact view runs there already; open http://{host}:{port}"
+        if answer.status == 200:
+            return f"something like Ariadne answers there; open http://{host}:{port}, or end it"
+    except (OSError, http.client.HTTPException):
+        pass
+    finally:
+        connection.close()
+    return "end what listens there"
