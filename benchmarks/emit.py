@@ -34,7 +34,8 @@ from compact.stores.fs import FileStore
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from ariadne_stand_in import StandIn
 
-GROUPS, GROUP = 300, 20
+GROUPS = 300
+SIZES = {20: "1 emitting an event, three behind it", 100: "  … in bursts so long that they are weighed"}
 SENT = 200
 DECIDED = {
     "triggered": False,
@@ -52,33 +53,33 @@ ESTIMATED = {
 
 def emitting(_: Speaker) -> Iterator[Figure]:
     """`Journal.emit` with an archive, a JSONL file and Ariadne behind it: what the agent's thread pays."""
-    costs = []
+    costs: dict[int, list[float]] = {size: [] for size in SIZES}
     with TemporaryDirectory() as folder, StandIn() as stand_in:
         archive = Archive(FileStore(folder), Redactor(), "fs")
         jsonl = queued(JsonlSink(Path(folder) / "events.jsonl"), label="JSONL")
         ariadne = AriadneSink(stand_in.url)
         journal = Journal(archive, SinkList([jsonl, ariadne], Redactor()))
         room = Room("bench")
+        emit = journal.emit
         for _group in range(GROUPS):
-            effects = [
-                Emit(*said)
-                for _pair in range(GROUP // 2)
-                for said in (
-                    ("compact.token_estimate", dict(ESTIMATED)),
-                    ("compact.trigger_decision", dict(DECIDED)),
-                )
-            ]
-            emit = journal.emit
-            started = time.thread_time_ns()
-            for effect in effects:
-                emit(room, effect)
-            costs.append((time.thread_time_ns() - started) / GROUP / 1e3)
-            ariadne.flush()
-            jsonl.flush()
+            for size, taken in costs.items():
+                effects = [
+                    Emit("compact.trigger_decision", dict(DECIDED))
+                    if number % 2
+                    else Emit("compact.token_estimate", dict(ESTIMATED))
+                    for number in range(size)
+                ]
+                started = time.thread_time_ns()
+                for effect in effects:
+                    emit(room, effect)
+                taken.append((time.thread_time_ns() - started) / size / 1e3)
+                ariadne.flush()
+                jsonl.flush()
         counts = ariadne.counts()
         journal.close([])
-    detail = f"90% of {GROUPS} groups under {quantiles(costs, n=10)[-1]:.2f} µs; {counts.delivered:,} delivered"
-    yield Figure("1 emitting an event, three behind it", median(costs), "µs", 4.0, detail)
+    for size, name in SIZES.items():
+        detail = f"{GROUPS} groups of {size}, 90% under {quantiles(costs[size], n=10)[-1]:.2f} µs"
+        yield Figure(name, median(costs[size]), "µs", 4.0, f"{detail}; {counts.delivered:,} delivered")
 
 
 def events_per_preflight(speaker: Speaker) -> Iterator[Figure]:

@@ -246,6 +246,7 @@ class Queued:
         self.delivered += self._held - lost
         self.dropped += lost
         self._held = 0
+        self._unweighed = min(self._unweighed, len(self._waiting))
 
     def _keep(self, reason: str) -> float:
         """The batch stays where it is; how long to wait."""

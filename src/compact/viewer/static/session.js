@@ -24,6 +24,7 @@ export class SessionPage {
     this.element = h("div", { class: "page session-page" }, this.head, this.timeline.element, h("div", { class: "split" }, this.tree.element, this.inspector.element));
     this.stop = new AbortController();
     this.last = 0;
+    this.shown = null;
     this.refresh = calmly(() => this.measure(), 120);
     this.numbers({ folds: [], marks: [], points: [] });
   }
@@ -39,6 +40,7 @@ export class SessionPage {
     }
     await first;
     if (span) this.choose(span);
+    else this.newest();
   }
 
   async read() {
@@ -95,7 +97,17 @@ export class SessionPage {
     if (!own.length) return;
     this.tree.take(own);
     this.refresh();
+    if (!this.shown) this.newest();
     if (this.shown && own.some((row) => row.span_id === this.shown)) this.inspect(this.shown);
+  }
+
+  // As long as nobody chose a span, the newest fold is the one to look at.
+  newest() {
+    const fold = this.tree.roots.findLast((node) => /^fold\b/.test(node.row.name));
+    if (fold && fold.row.id !== this.offered) {
+      this.offered = fold.row.id;
+      this.inspect(fold.row.span_id, true);
+    }
   }
 
   choose(span) {
@@ -103,12 +115,14 @@ export class SessionPage {
     else this.inspector.failed("This span is not known here. The ring keeps the newest spans; older ones are in the archive's events.");
   }
 
-  async inspect(span) {
-    this.shown = span;
-    this.element.classList.add("inspecting");
+  async inspect(span, offered = false) {
+    if (!offered) {
+      this.shown = span;
+      this.element.classList.add("inspecting");
+    }
     try {
       const whole = await get("/api/span", { session: this.session, span_id: span }, this.stop.signal);
-      if (this.shown === span) this.inspector.show(whole, this.tree.nodes.get(span)?.row);
+      if (this.shown === (offered ? null : span)) this.inspector.show(whole, this.tree.nodes.get(span)?.row);
     } catch (error) {
       if (error.name !== "AbortError") this.inspector.failed(error.message);
     }
@@ -119,7 +133,9 @@ export class SessionPage {
     if (!this.shown) return false;
     this.shown = null;
     this.element.classList.remove("inspecting");
+    this.offered = null;
     this.inspector.rest();
+    this.newest();
     history.replaceState(null, "", toSession(this.session));
     this.tree.rows.element.focus({ preventScroll: true });
     return true;

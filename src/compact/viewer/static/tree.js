@@ -130,7 +130,7 @@ export class Tree {
     const [from, to] = this.range ?? this.whole ?? [0, 1];
     if (!Number.isFinite(from)) return this.ticks.replaceChildren();
     const detail = to - from < 2 ? "ms" : "s";
-    this.ticks.replaceChildren(...[0, 0.5, 1].map((share) => h("span", { style: { left: `${100 * share}%` } }, share === 0 ? clock(from, detail) : `+${lasted((to - from) * share)}`)));
+    this.ticks.replaceChildren(...(detail === "ms" ? [0, 1] : [0, 0.5, 1]).map((share) => h("span", { style: { left: `${100 * share}%` } }, share === 0 ? clock(from, detail) : `+${lasted((to - from) * share)}`)));
   }
 
   bar(started, ended, kind) {
