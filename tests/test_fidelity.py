@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_facts import ask, assistant, tool, user
 
-from compact import Ask
+from compact import Ask, CompactConfig, CompactManager
 from compact._dialects import DIALECTS
 from compact._facts import Facts, facts_of
 from compact._fidelity import Kept, Report, measure, together
 from compact._messages import Message
 from compact._repair import HEADING, faithful, repair
 from compact._worth import SENTENCES
-from compact.testing import transcripts
+from compact.testing import Recorder, transcripts
 
 TALK = (
     user("Get the lantern shop onto ledger v9 by 2025-03-14, goal g-17ab. Never touch branch old/wick."),
@@ -371,3 +372,29 @@ def test_reports_of_several_summaries_add_up(pairs: list[tuple[Ask, str]]) -> No
     assert sum(r.kept for r in reports) == joined.kept == sum(kind.kept for kind in joined.kinds.values())
     assert sum(r.lost for r in reports) == joined.lost
     assert min(r.score for r in reports) - 0.1 <= joined.score <= max(r.score for r in reports) + 0.1
+
+
+@pytest.mark.spec("T13")
+def test_a_report_names_no_secret_out_of_its_context(tmp_path: Path) -> None:
+    """A value alone does not show that it is a secret: what a report names is judged where it stood."""
+    secrets = [f"qq-{n}-tok-zz{n}" for n in range(100, 130)]
+    invented = "zk-778812-made-up"
+    said = "\n".join(f"Ticket OPS-{n}: the login of host db-{n} is password={s}" for n, s in enumerate(secrets, 400))
+    messages = [
+        {"role": "user", "content": said},
+        {"role": "assistant", "content": "Noted. " + "ok " * 400},
+        {"role": "user", "content": "How far are you?"},
+    ]
+    recorder = Recorder()
+    config = CompactConfig(policy={"keep_recent_turns": 1}, storage={"path": str(tmp_path)}, summary={"min_score": 0})
+    with CompactManager(
+        config, summarizer=lambda ask: f"Use api_key={invented} for OPS-400.", sinks=[recorder]
+    ) as manager:
+        manager.manual_compact("s1", messages)
+    (created,) = recorder["summary_created"]
+    report = created.data["report"]
+    assert "<REDACTED>" in report["invented"]
+    assert any("OPS-" in text for text in report["missing"]), "what is no secret is named"
+    kept = "".join(path.read_text("ascii") for path in tmp_path.rglob("*.json*"))
+    for text in (repr([event.data for event in recorder.events]), kept):
+        assert [] == [secret for secret in (*secrets, invented) if secret in text]

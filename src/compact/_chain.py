@@ -21,7 +21,7 @@ they are asked side by side.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ from ._repair import faithful
 from ._states import Machine
 from .errors import BadSummary, ContentFilter, SummaryError, TokenLimitExceeded
 
-__all__ = ["BACKOFF", "RESERVED", "Chain", "Request", "Summaries", "measured"]
+__all__ = ["BACKOFF", "RESERVED", "Chain", "Request", "Summaries"]
 
 BACKOFF = 0.25
 """Seconds before the first retry of a summarizer that could not be reached; doubled each time."""
@@ -82,6 +82,8 @@ class Chain:
     """Whether the built-in summarizer is asked, which costs nothing."""
     repaired_tokens: int | None = None
     """What a repair may fill up to, where that is less than a summary may have."""
+    conceal: Callable[[str], str] = str
+    """Redacts a text: reports name facts out of their context, where nobody sees that they are secrets."""
 
     def summarize(self, requests: Sequence[Request]) -> Generator[Effect, Any, Summaries]:
         """Ask for all of them, as the rules above allow."""
@@ -95,7 +97,7 @@ class Chain:
             if made.bodies[number] is None and self.on_failure == "extract":
                 yield from self._offline(made, number, ask, replaced)
             if made.bodies[number] is None:
-                made.reports[number] = yield Work(partial(measured, ask, ask.previous or ""))
+                made.reports[number] = yield Work(partial(self.measured, ask, ask.previous or ""))
         self.machine.summarizer("idle")
         return replace(made, failure=failure, fallback=self._fallback if failure else None)
 
@@ -206,6 +208,7 @@ class Chain:
         most = min(ask.max_tokens, replaced - 1, int(replaced * (1 - policy.min_compression_ratio)))
         most = min(most, self.repaired_tokens or most)
         body, report = yield Work(lambda: faithful(facts_of(ask), got.body, ask, most, policy.min_score))
+        report = yield Work(lambda: report.concealed(ask.words, body, self.conceal))
         if report.score < policy.refuse_below:
             return BadSummary(
                 f"repaired within {most:,} tokens, the summary keeps {report.score:g} of 100 of what mattered, below "
@@ -215,6 +218,10 @@ class Chain:
         self.machine.summarizer("completed")
         yield _created(replace(ask, strategy=got.strategy), body, report, replaced, got.seconds)
         return None
+
+    def measured(self, ask: Ask, body: str) -> Report:
+        """What a text keeps of what a request is about."""
+        return measure(facts_of(ask), body).concealed(ask.words, body, self.conceal)
 
     def _judged(
         self, ask: Ask, replaced: int, reply: Reply, *, offline: bool = False
@@ -247,11 +254,6 @@ class Chain:
             "cost_usd": cost,
         }
         return Emit("compact.summary_call", data, "error" if reply.error else "ok", reply.seconds)
-
-
-def measured(ask: Ask, body: str) -> Report:
-    """What a text keeps of what a request is about."""
-    return measure(facts_of(ask), body)
 
 
 def _divided(ask: Ask, window: int) -> tuple[Ask, Ask | None] | TokenLimitExceeded:

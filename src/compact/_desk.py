@@ -65,6 +65,7 @@ class Desk:
         protect: Callable[[Any], bool] | None,
         before_fold: Callable[[Plan], Plan | None] | None,
         offline: bool,
+        conceal: Callable[[str], str],
     ) -> None:
         self._archive = archive
         self._journal = journal
@@ -72,6 +73,7 @@ class Desk:
         self._protect = protect
         self._before_fold = before_fold
         self._offline = offline
+        self._conceal = conceal
         self._tallies: dict[tuple[str, str], Tally] = {}
         self._last_lines: tuple[Policy, int, int | None, Lines] | None = None
         self._gone: dict[str, tuple[int, int, dict[str, tuple[str, int]]]] = {}
@@ -116,6 +118,7 @@ class Desk:
             factor=factor,
             offline=self._offline,
             before_fold=self._before_fold,
+            conceal=self._conceal,
             archived=self._archive is not None,
         )
         return Call(room, track, messages, tools_cost, job)

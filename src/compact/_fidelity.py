@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ._citations import cited, uncited
 from ._facts import Facts
+from ._redact import REDACTED
 from ._scan import scan
 from ._sheet import marks_of, stems_of
 from ._text import sentences_of
@@ -80,6 +81,26 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values, for events and the archive."""
         return asdict(self)
+
+    def concealed(self, words: Iterable[str], body: str, conceal: Callable[[str], str]) -> Report:
+        """The report without what is a secret where it stood: a value alone does not show what it is.
+
+        `conceal` redacts a text; what is missing stood in the `words` that fold, what is invented in the `body`.
+        """
+        if not (self.missing or self.invented):
+            return self
+        around = [word for word in words if any(text in word for text in self.missing)]
+        clean_words, clean_body = [conceal(word) for word in around], conceal(body)
+
+        def shown(text: str, raw: Iterable[str], clean: Iterable[str]) -> str:
+            stood = any(text in word for word in raw)
+            return text if not stood or any(text in word for word in clean) else REDACTED
+
+        return replace(
+            self,
+            missing=tuple(shown(text, around, clean_words) for text in self.missing),
+            invented=tuple(shown(text, (body,), (clean_body,)) for text in self.invented),
+        )
 
     def in_short(self) -> Report:
         """The sums alone, for folds long past; names and kinds are in the archive."""

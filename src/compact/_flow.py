@@ -16,7 +16,7 @@ from typing import Any
 
 from ._asks import Ask, body_of
 from ._carry import carry_out
-from ._chain import Chain, Request, Summaries, measured
+from ._chain import Chain, Request, Summaries
 from ._effects import Effect, Refresh, SaveSummary, SaveTranscript, Work, failed, warning
 from ._fidelity import Report, together
 from ._fit import Fitted, Room, estimate, fit
@@ -206,15 +206,15 @@ def _summaries(job: Job, history: History, plan: Plan, room: Room) -> Generator[
     machine, count = job.session.machine, job.reader.tally.count
     machine.enter("compacting")
     requests = [_request(job, history, fold, room) for fold in plan.folds]
+    limit = job.summary.context_max_tokens if job.policy.layout == "rolling" else None
+    chain = Chain(job.summary, machine, job.policy.on_failure, job.offline, limit, job.conceal)
     if room.allowance < room.least:
         left = BadSummary(f"{room.allowance:,} tokens are left for a summary, too few to say anything")
         yield failed(left, "pruning-only")
         reports: list[Report | None] = []
         for ask, _ in requests:
-            reports.append((yield Work(partial(measured, ask, ask.previous or ""))))
+            reports.append((yield Work(partial(chain.measured, ask, ask.previous or ""))))
         return Summaries([None] * len(requests), reports, left, "pruning-only")
-    limit = job.summary.context_max_tokens if job.policy.layout == "rolling" else None
-    chain = Chain(job.summary, machine, job.policy.on_failure, job.offline, limit)
     summaries = yield from chain.summarize(requests)
     bodies = summaries.bodies
     for number, (ask, _) in enumerate(requests):
@@ -225,7 +225,7 @@ def _summaries(job: Job, history: History, plan: Plan, room: Room) -> Generator[
         elif body is not None and limit is not None and count(body) > limit:
             bodies[number] = (yield from _shrunk(job, ask, body, limit, offline=job.offline)) or body
         if (now := bodies[number]) is not None and now != body:
-            summaries.reports[number] = yield Work(partial(measured, ask, now))
+            summaries.reports[number] = yield Work(partial(chain.measured, ask, now))
     return summaries
 
 
@@ -233,7 +233,9 @@ def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Gen
     """The same notes in fewer tokens, or None."""
     shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit)
     request = shrink, job.reader.tally.count(notes)
-    shrunk = yield from Chain(job.summary, job.session.machine, "prune", offline).summarize([request])
+    shrunk = yield from Chain(job.summary, job.session.machine, "prune", offline, conceal=job.conceal).summarize(
+        [request]
+    )
     return shrunk.bodies[0]
 
 

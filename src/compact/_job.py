@@ -53,6 +53,8 @@ class Job:
     squeeze: bool = False
     """The one-shot form: the list must fit, whatever folds, and the summary may use what room is left."""
     before_fold: Callable[[Plan], Plan | None] | None = None
+    conceal: Callable[[str], str] = str
+    """Redacts a text."""
     archived: bool = True
     again: bool = False
     """The same call, opened anew because the session had changed under it."""

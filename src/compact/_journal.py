@@ -44,7 +44,7 @@ class Journal:
         event = Event(effect.name, session.id, session.step, time.time(), effect.duration, effect.status, effect.data)
         if self._archive is not None:
             room.events.append(event)
-            if not session.step:
+            if not session.step and len(room.events) > 2 * EVENTS_HELD:
                 del room.events[:-EVENTS_HELD]
         self._sinks(event)
 

@@ -106,6 +106,7 @@ class CompactManager(Keeper):
             protect=protect,
             before_fold=before_fold,
             offline=self._summarizer is None,
+            conceal=redactor.redact if archive is not None or watching else str,
         )
         self._rooms = Rooms(self._desk.see_off)
         self._changing = threading.Lock()
