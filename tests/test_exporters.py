@@ -244,6 +244,7 @@ def test_large_batches_are_split_and_large_events_cut() -> None:
             sink(event(number, text="é" * 20_000))
         sink(event(40, deep={"er": ["\x00" * 2_000_000, "short"]}))
         sink(event(41, many=list(range(60_000))))
+        assert sink.flush(60)
         sink.close()
         assert {200} == set(stand_in.answers)
     assert list(range(40)) == [n for n in numbers(stand_in) if n < 40]

@@ -379,7 +379,7 @@ def test_a_report_names_no_secret_out_of_its_context(tmp_path: Path) -> None:
     """A value alone does not show that it is a secret: what a report names is judged where it stood."""
     secrets = [f"qq-{n}-tok-zz{n}" for n in range(100, 130)]
     invented = "zk-778812-made-up"
-    said = "\n".join(f"Ticket OPS-{n}: the login of host db-{n} is password={s}" for n, s in enumerate(secrets, 400))
+    said = "See OPS-401.\n" + "\n".join(f"password={secret}" for secret in secrets)
     messages = [
         {"role": "user", "content": said},
         {"role": "assistant", "content": "Noted. " + "ok " * 400},

@@ -12,6 +12,7 @@ import socket
 import stat
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from compact import CompactConfig, CompactError, CompactManager
 from compact._calls import all_spans, event_of
 from compact._laws import LAWS
+from compact.sinks.ariadne import AriadneSink
 from compact.testing import Recorder, ScriptedModel, chat
 from compact.viewer import running
 from compact.viewer._ingest import LIMIT, Refused, accept
@@ -564,6 +566,37 @@ def test_what_was_undone_says_so_and_what_was_forgotten_is_gone() -> None:
         until(lambda: ["a"] == [one["session"] for one in asked.get("/api/sessions")["sessions"]])
         assert [] == asked.get("/api/spans", session="b", after=0)["spans"]
         assert 404 == asked.refusal("/api/fold", session="b", step=1)[0]
+
+
+def test_forgetting_reaches_what_an_earlier_viewer_saw() -> None:
+    """Payloads, summaries included, lie in the viewer's database: they go with their session, and no other's do."""
+    keep("a", "b", folds=1)
+    with running(config()) as address:
+        asked = Asked(address)
+        until(lambda: all(s["spans"] for s in asked.get("/api/sessions")["sessions"]))
+    before = Path("archive/.view/spans.sqlite").read_bytes()
+    assert b"transcript-pre-compact-001.jsonl" in before
+    with CompactManager(config()) as manager:
+        manager.forget("b")
+    after = b"".join(path.read_bytes() for path in Path("archive/.view").iterdir())
+    assert b"b/transcript-pre-compact-001.jsonl" in before
+    assert b"b/transcript-pre-compact-001.jsonl" not in after
+    assert b"a/transcript-pre-compact-001.jsonl" in after
+
+
+def test_events_reach_a_viewer_with_a_token() -> None:
+    """The token travels in the address, as a bearer, and shows nowhere."""
+    token = "a-token-of-the-tests"
+    with running(config(), token=token) as address:
+        url = address.replace("://", f"://token:{token}@")
+        sink = AriadneSink(url)
+        assert token not in repr(sink) + str(sink.endpoint)
+        with CompactManager(config().changed(storage={"adapter": "none"}), sinks=[sink]) as manager:
+            manager.preflight("live", [{"role": "user", "content": "hello"}])
+        assert (2, 0) == (sink.delivered, sink.dropped)
+        request = urllib.request.Request(f"{address}/api/sessions", headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request) as answer:
+            assert ["live"] == [one["session"] for one in json.load(answer)["sessions"]]
 
 
 def test_a_session_made_anew_is_read_anew() -> None:

@@ -93,8 +93,9 @@ class Report:
         clean_words, clean_body = [conceal(word) for word in around], conceal(body)
 
         def shown(text: str, raw: Iterable[str], clean: Iterable[str]) -> str:
-            stood = any(text in word for word in raw)
-            return text if not stood or any(text in word for word in clean) else REDACTED
+            if any(text in word for word in clean) or not any(text in word for word in raw):
+                return text
+            return known if (known := conceal(text)) != text else REDACTED
 
         return replace(
             self,

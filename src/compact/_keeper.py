@@ -117,7 +117,9 @@ class Keeper:
         from ._recall import Index
 
         assert self._archive is not None
-        return Past(self._archive, Index(self._index_folder, within=self._index_within), self._journal.complain)
+        folder = self._index_folder
+        index = Index(folder, within=self._index_within)
+        return Past(self._archive, index, self._journal.complain, folder.parent if folder is not None else None)
 
     def _step(self, session_id: str, messages: Sequence[Any] | None, way: Literal["undo", "redo"]) -> list[Any]:
         past = self._looking_back(session_id)

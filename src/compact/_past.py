@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ._archive import Archive, Stored
@@ -20,6 +21,7 @@ from ._lines import read_lines
 from ._messages import as_mapping
 from ._recall import Index, Recalled
 from ._records import left_list, parse
+from ._seen import forget_seen
 from ._session import Session
 from .errors import ArchiveError, CompactError
 from .stores import KeyMissing, summary_key, transcript_key
@@ -42,12 +44,18 @@ class Forgotten:
 
 
 class Past:
-    """What an archive knows. `complain` is told what could be read only in part."""
+    """What an archive knows. `complain` is told what could be read only in part.
 
-    def __init__(self, archive: Archive, index: Index, complain: Callable[[str], None]) -> None:
+    `folder` is where the archive lies, or what goes with it: what the viewer has seen is forgotten there too.
+    """
+
+    def __init__(
+        self, archive: Archive, index: Index, complain: Callable[[str], None], folder: Path | None = None
+    ) -> None:
         self._archive = archive
         self._index = index
         self._complain = complain
+        self._folder = folder
 
     def close(self) -> None:
         """Close the index."""
@@ -150,6 +158,8 @@ class Past:
     def _forget(self, place: str, session_id: str | None) -> Forgotten:
         keys = tuple(self._archive.delete(place))
         self._index.forget(place)  # last: a search under way would make it anew from what is being deleted
+        if self._folder is not None and session_id is not None:
+            forget_seen(self._folder, session_id)
         return Forgotten(session_id, keys)
 
     # -- the parts ---------------------------------------------------------------------------------------------------

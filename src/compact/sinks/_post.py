@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from ..errors import ConfigError
 
@@ -31,7 +31,8 @@ class Stale(Exception):
 class Post:
     """Requests to `url`, one at a time, each done within `timeout` seconds.
 
-    A URL without a scheme is http; `end` is what its path ends with, added where it does not.
+    A URL without a scheme is http; `end` is what its path ends with, added where it does not. A password in it,
+    `http://token:…@host`, is sent as a bearer token, and shown nowhere.
     """
 
     def __init__(self, url: str, end: str = "", timeout: float = 2.0) -> None:
@@ -41,18 +42,20 @@ class Post:
             port, host = parts.port, parts.hostname or ""
             host = host if host.isascii() else host.encode("idna").decode("ascii")
         except ValueError as error:
-            raise ConfigError(f"{url!r} is no address: {error}; write it as http://127.0.0.1:5175") from None
+            raise ConfigError(f"{_open(url)!r} is no address: {error}; write it as http://127.0.0.1:5175") from None
         if parts.scheme not in ("http", "https") or not host:
-            raise ConfigError(f"{url!r} is no address for events; write it as http://127.0.0.1:5175")
+            raise ConfigError(f"{_open(url)!r} is no address for events; write it as http://127.0.0.1:5175")
         self._tls = parts.scheme == "https"
         self._host = host
         self._port = port or (443 if self._tls else 80)
         path = parts.path.rstrip("/")
         path = path if path.endswith(end) else path + end
-        self.url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
         path = quote(path or "/", safe="/%:@!$&'()*+,;=~-._")
         self._target = f"{path}?{quote(parts.query, safe='/?%:@!$&()*+,;=~-._')}" if parts.query else path
         self._authority = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+        self._token = f"Authorization: Bearer {unquote(parts.password)}\r\n" if parts.password else ""
+        if not self._token.isascii() or self._token.count("\n") > 1:
+            raise ConfigError("the token in the address for events has characters that no header takes; make a new one")
         self.place = urlunsplit((parts.scheme, self._authority, path, "", ""))
         """The address without what may be secret in it."""
         self._timeout = timeout
@@ -66,7 +69,7 @@ class Post:
         try:
             head = (
                 f"POST {self._target} HTTP/1.1\r\nHost: {self._authority}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\nUser-Agent: compact\r\n\r\n"
+                f"Content-Length: {len(body)}\r\nUser-Agent: compact\r\n{self._token}\r\n"
             )
             with suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before it had heard all
                 wire.send(head.encode("ascii") + body)
@@ -129,6 +132,11 @@ class Post:
                 made.close()
                 failure = error
         raise failure
+
+
+def _open(url: str) -> str:
+    """An address without what may be secret in it, even where it is no address."""
+    return url.rpartition("@")[2]
 
 
 class _Wire(io.RawIOBase):

@@ -45,7 +45,7 @@ class AriadneSink(Queued):
     def __init__(self, url: str) -> None:
         exporter = _Exporter(Post(url, "/ingest"))
         super().__init__(exporter.deliver, label="Ariadne", place=exporter.post.place, closing=exporter.post.close)
-        self.endpoint = exporter.post.url
+        self.endpoint = exporter.post.place
 
 
 class _Item(NamedTuple):

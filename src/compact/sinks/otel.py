@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from .._calls import Call, Calls
-from .._events import Event, Sink
+from .._events import Event
 from .._redact import Redactor
 from ..errors import MissingExtra
 from ._queue import Queued, Undelivered
@@ -93,11 +93,6 @@ class OtelSink(Queued):
         """Events of a batch that comes once more: what they told waits in the collector already."""
         self._news = False
         self._way: _Way | None = None
-
-    def redact_with(self, redactor: Redactor) -> Sink:
-        """The same with a redactor that is ready: a fork in the middle of its imports would leave a child without."""
-        redactor.redact("")
-        return super().redact_with(redactor)
 
     def _put(self, redactor: Redactor | None, event: Event) -> None:
         """On the caller's thread: the first event of a call takes its place in the caller's trace along."""

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import uvicorn
 
+from .._seen import SEEN
 from ..config import CompactConfig
 from ..errors import CompactError
 from ._app import Viewer
 from ._guard import Guard, check_address
 from ._shelf import Shelf
 from ._source import Source
-from ._spans import PRIVATE, Spans
+from ._spans import Spans
 
 __all__ = ["running", "serve"]
 
@@ -92,7 +93,7 @@ def _server(
         config, file = _opened(config, source)
         shelf = Shelf.of(config)
         if db is None and file is None and config.storage.adapter != "none":
-            db = Path(config.storage.path).expanduser() / PRIVATE / "spans.sqlite"
+            db = Path(config.storage.path).expanduser() / SEEN
         spans = Spans(db)
         try:
             seen = Source(spans, shelf, file)

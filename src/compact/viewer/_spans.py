@@ -23,15 +23,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from .._seen import SEEN
 from ._brief import brief_of
 from ._ingest import seconds_of
 
-__all__ = ["NEWEST", "PRIVATE", "Spans", "whole_text"]
+__all__ = ["NEWEST", "Spans", "whole_text"]
 
 NEWEST = 1_000_000
 """Spans kept; the oldest give way."""
-PRIVATE = ".view"
-"""The folder beside an archive's sessions where spans are kept unless somebody says otherwise."""
 _AT_ONCE = 2_000
 """Spans written in one transaction, so that nobody waits for long."""
 _SCHEMA_VERSION = 1
@@ -226,7 +225,7 @@ def _file(path: Path) -> sqlite3.Connection:
             folder.mkdir(mode=0o700)
     if path.is_symlink() or path.parent.is_symlink():
         raise OSError("a symbolic link leads to it")
-    if path.parent.name == PRIVATE:  # nobody wants it in a repository
+    if path.parent.name == SEEN.parent.name:  # nobody wants it in a repository
         _make(path.parent / ".gitignore", b"*\n")
     _make(path)  # SQLite would make it readable for others; what it puts beside it takes the mode of this one
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.2)

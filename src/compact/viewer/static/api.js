@@ -22,7 +22,8 @@ export async function get(path, query, signal) {
     if (error.name === "AbortError") throw error;
     throw new Refusal("The viewer does not answer. Is `compact view` still running?", 0);
   }
-  const value = await answer.json().catch(() => ({ error: `The viewer answered ${answer.status} without saying why.` }));
+  const value = await answer.json().catch(() =>
+    ({ error: `The viewer answered ${answer.status} without saying why.` }));
   if (signal?.aborted) throw new DOMException("left", "AbortError");
   if (!answer.ok) throw new Refusal(value.error ?? `The viewer answered ${answer.status}.`, answer.status);
   return value;

@@ -24,7 +24,8 @@ rail.onload = (told) => { if (place.name === "home") main.replaceChildren(welcom
 
 function route() {
   const next = placeOf(location.hash);
-  const same = page && next.name === place.name && next.session === place.session && next.step === place.step && next.words === place.words;
+  const same = page && next.name === place.name && next.session === place.session && next.step === place.step
+    && next.words === place.words;
   const before = place;
   place = next;
   card.away();
@@ -56,13 +57,16 @@ function route() {
 
 function crumbs({ name, session, step, words }) {
   const parts = [];
-  if (session !== undefined) parts.push(h("a", { href: toSession(session), dir: "auto", "aria-current": name === "session" ? "page" : undefined }, oneLine(session) || "(no name)"));
+  if (session !== undefined) parts.push(h("a", { href: toSession(session), dir: "auto",
+    "aria-current": name === "session" ? "page" : undefined }, oneLine(session) || "(no name)"));
   if (name === "fold") parts.push(h("span", { "aria-current": "page" }, `fold ${step}`));
   if (name === "search") parts.push(h("span", { "aria-current": "page" }, "search"));
-  at("crumbs").replaceChildren(...parts.flatMap((part) => [h("span", { class: "slash", "aria-hidden": "true" }, "/"), part]));
+  at("crumbs").replaceChildren(...parts.flatMap((part) => [h("span", { class: "slash", "aria-hidden": "true" }, "/"),
+    part]));
   at("find").hidden = session === undefined;
   at("find-text").value = name === "search" ? words : "";
-  document.title = session === undefined ? "compact" : `${name === "fold" ? `Fold ${step} · ` : ""}${visible(session).slice(0, 80)} · compact`;
+  document.title = session === undefined ? "compact"
+    : `${name === "fold" ? `Fold ${step} · ` : ""}${visible(session).slice(0, 80)} · compact`;
 }
 
 // A citation names a message; it may lie in the transcript of an earlier fold.
@@ -71,7 +75,8 @@ async function follow(session, first, last, step, near) {
     const found = await get("/api/where", { session, position: first, step: step || undefined });
     const to = toFold(session, found.step, found.line);
     if (place.name === "fold" && found.step === place.step) return page.view.reveal(found.line);
-    cameFrom = { to, hash: location.hash, name: place.name === "fold" ? `fold ${place.step}` : "the session", says: `Message #${first} was said before fold ${found.step}, so the original is shown in that fold.` };
+    cameFrom = { to, hash: location.hash, name: place.name === "fold" ? `fold ${place.step}` : "the session",
+      says: `Message #${first} was said before fold ${found.step}, so the original is shown in that fold.` };
     location.hash = to;
   } catch (error) {
     if (near) near();
@@ -113,7 +118,8 @@ function state(now) {
   at("live").dataset.state = now;
   at("live").lastElementChild.textContent = now === "lost" ? "offline" : "live";
   at("lost").hidden = now !== "lost";
-  at("lost").textContent = now === "lost" ? "Lost the connection to the viewer. Retrying; what is shown is what was known. If it does not come back: is `compact view` still running?" : "";
+  at("lost").textContent = now === "lost"
+    ? "Lost the connection to the viewer. Retrying; what is shown is what was known. If it does not come back: is `compact view` still running?" : "";
 }
 
 // -- theme, rail, keys ----------------------------------------------------------------------------------------------
@@ -123,7 +129,8 @@ function theme(name) {
   page?.redraw();
 }
 
-const isDark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+const isDark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches
+  ? "dark" : "light")) === "dark";
 
 function turn() {
   const name = isDark() ? "light" : "dark";
@@ -137,12 +144,16 @@ function slide(open) {
 }
 
 const KEYS = [
-  ["j  k  or  ↓ ↑", "Move in a list"], ["→ ←", "Open and close in the tree; between folds on the timeline"], ["Enter", "Open what is chosen"], ["Esc", "Close, or one step back"],
-  ["[  ]", "Previous and next fold"], ["/", "Search this session's archive"], ["s", "Go to the sessions"], ["b", "Show or hide the sessions"], ["t", "Light or dark"], ["?", "These keys"], ["drag, double click", "Zoom the timeline, and out again"],
+  ["j  k  or  ↓ ↑", "Move in a list"], ["→ ←", "Open and close in the tree; between folds on the timeline"],
+    ["Enter", "Open what is chosen"], ["Esc", "Close, or one step back"],
+  ["[  ]", "Previous and next fold"], ["/", "Search this session's archive"], ["s", "Go to the sessions"],
+    ["b", "Show or hide the sessions"], ["t", "Light or dark"], ["?", "These keys"],
+    ["drag, double click", "Zoom the timeline, and out again"],
 ];
 
 function help() {
-  const box = h("dialog", { class: "help", "aria-label": "Keys" }, h("h2", {}, "Keys"), h("dl", {}, KEYS.map(([keys, says]) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, says)])),
+  const box = h("dialog", { class: "help", "aria-label": "Keys" }, h("h2", {}, "Keys"),
+    h("dl", {}, KEYS.map(([keys, says]) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, says)])),
     h("button", { type: "button", class: "button", onclick: () => box.close() }, "Close"));
   box.addEventListener("close", () => box.remove());
   box.addEventListener("click", (event) => { if (event.target === box) box.close(); });
@@ -151,7 +162,8 @@ function help() {
 }
 
 function pressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented
+    || document.querySelector("dialog[open]")) return;
   const typing = event.target.matches?.("input, textarea");
   if (event.key === "Escape" && typing) {
     event.target.blur();
@@ -159,7 +171,8 @@ function pressed(event) {
   } else if (typing) return;
   else if (event.key === "Escape") { if (!page?.back?.() && place.name !== "home") location.hash = home; }
   else if (event.key === "/" && !at("find").hidden) at("find-text").focus();
-  else if (event.key === "/" || event.key === "s") { slide(true); (event.key === "s" ? rail.list.element : rail.filter).focus(); }
+  else if (event.key === "/" || event.key === "s") { slide(true);
+    (event.key === "s" ? rail.list.element : rail.filter).focus(); }
   else if (event.key === "?") help();
   else if (event.key === "t") turn();
   else if (event.key === "b") slide(!document.body.classList.contains("railed"));
@@ -176,7 +189,8 @@ at("theme").addEventListener("click", turn);
 at("help").addEventListener("click", help);
 at("rail-toggle").addEventListener("click", () => slide(!document.body.classList.contains("railed")));
 at("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
-at("find").addEventListener("submit", (event) => { event.preventDefault(); location.hash = toSearch(place.session, at("find-text").value); });
+at("find").addEventListener("submit", (event) => { event.preventDefault();
+  location.hash = toSearch(place.session, at("find-text").value); });
 addEventListener("keydown", pressed);
 addEventListener("hashchange", route);
 slide(innerWidth >= 1100);

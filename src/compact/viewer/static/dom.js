@@ -26,7 +26,8 @@ export function styled(element, values) {
 
 // What cannot be seen is written out: a text that reads backwards or hides letters should be seen to do so.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]|\udb40[\udc00-\udc7f]/g;
-const PICTURE = (code) => (code < 32 ? String.fromCharCode(0x2400 + code) : code === 127 ? "␡" : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`);
+const PICTURE = (code) => (code < 32 ? String.fromCharCode(0x2400 + code) : code === 127 ? "␡"
+  : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`);
 
 export function visible(text) {
   return String(text ?? "").replace(/\r\n/g, "\n").replace(UNSEEN, (found) => PICTURE(found.codePointAt(0)));
@@ -134,7 +135,8 @@ export class Rows {
     this.element = h("div", { class: "rows", role, tabindex: 0, "aria-label": label }, this.pad);
     this.element.addEventListener("scroll", () => this.paint(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.pressed(event));
-    this.element.addEventListener("focus", () => { if (this.at < 0 && this.items.length && this.element.matches(":focus-visible")) this.select(0, false); });
+    this.element.addEventListener("focus",
+      () => { if (this.at < 0 && this.items.length && this.element.matches(":focus-visible")) this.select(0, false); });
     this.pad.addEventListener("click", (event) => {
       const index = this.indexOf(event.target);
       if (index < 0) return;
@@ -157,7 +159,8 @@ export class Rows {
   set(items, { keep = false } = {}) {
     const chosen = keep ? this.items[this.at] : undefined;
     this.items = items;
-    if (keep) this.at = chosen === undefined ? -1 : items.findIndex((item) => item === chosen || (item.key !== undefined && item.key === chosen.key));
+    if (keep) this.at = chosen === undefined ? -1 : items.findIndex((item) => item === chosen
+      || (item.key !== undefined && item.key === chosen.key));
     else this.at = -1;
     this.pad.style.height = `${items.length * this.height}px`;
     this.again();
@@ -303,7 +306,8 @@ export class Drawer {
       this.element.showModal();
     }
     // Keys must reach the panel also when the button they were pressed on is another one now.
-    const again = [...this.element.querySelectorAll("button:enabled")].find((button) => button.getAttribute("aria-label") === held);
+    const again = [...this.element.querySelectorAll("button:enabled")].find((button) =>
+      button.getAttribute("aria-label") === held);
     (again ?? this.element).focus();
     return this.element;
   }

@@ -22,14 +22,17 @@ const view = foldView(data.fold, {
     notice.textContent = `Message #${first} was folded earlier, so it is not in this file. Open the session in \`compact view\` and follow the citation there.`;
   },
 });
-const turn = h("button", { type: "button", class: "plain icon", "aria-label": "Switch between light and dark", onclick: () => {
-  const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+const turn = h("button", { type: "button", class: "plain icon", "aria-label": "Switch between light and dark",
+  onclick: () => {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark"
+    || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
   document.documentElement.dataset.theme = dark ? "light" : "dark";
   view.redraw();
 } }, "◐");
 document.title = `Fold ${data.fold.step} · ${visible(data.fold.session)}`;
 document.body.className = "exported";
 document.body.append(h("main", { id: "main" },
-  h("div", { class: "head" }, headline(data.fold), h("span", { class: "dim" }, `session ${visible(data.fold.session)} · ${whole(data.fold.before.length)} messages`), turn),
+  h("div", { class: "head" }, headline(data.fold), h("span", { class: "dim" },
+    `session ${visible(data.fold.session)} · ${whole(data.fold.before.length)} messages`), turn),
   notice, view.element));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.redraw());

@@ -5,7 +5,8 @@
 import { h, styled, visible, oneLine, whole, short, money, lasted, clock, day, colour, canvasOf, copied, Rows, card, longText, Drawer } from "./dom.js";
 
 export const LAYERS = [
-  { id: "pinned", letter: "P", name: "Pinned", says: "Never folded: system and developer messages, and what was protected." },
+  { id: "pinned", letter: "P", name: "Pinned",
+    says: "Never folded: system and developer messages, and what was protected." },
   { id: "summary", letter: "S", name: "Summary", says: "Written by a fold, in place of what it folded." },
   { id: "recent", letter: "R", name: "Recent", says: "Kept as it was because it is new." },
   { id: "tools", letter: "T", name: "Tool pair", says: "A tool call or its result, kept together." },
@@ -16,7 +17,8 @@ const LAYER = Object.fromEntries(LAYERS.map((layer) => [layer.id, layer]));
 const CITED = /\[#\d{1,9}(?:(?: ?[-–] ?|, ?)#?\d{1,9})*\]/g;
 const STRETCH = /(\d{1,9})(?: ?[-–] ?#?(\d{1,9}))?/g;
 
-export const badge = (layer) => h("span", { class: `layer ${LAYER[layer] ? layer : "recent"}`, title: LAYER[layer]?.name }, LAYER[layer]?.letter ?? "?");
+export const badge = (layer) => h("span", { class: `layer ${LAYER[layer] ? layer : "recent"}`,
+  title: LAYER[layer]?.name }, LAYER[layer]?.letter ?? "?");
 
 export function grade(score) {
   return !Number.isFinite(score) ? "none" : score >= 85 ? "good" : score >= 70 ? "fair" : "poor";
@@ -31,7 +33,9 @@ export function citedText(text, cite) {
 
 // Summaries are plain text; a short line that says no more than a name reads as a heading.
 function citedLine(shown, cite) {
-  const kind = /^<\/?COMPACT-SUMMARY[^>]*>$/.test(shown) ? "tag" : /^(?:#{1,4} )?\p{Lu}[^.:;,!?[\]]{1,48}:?$/u.test(shown) ? "title" : /^\s*(?:[-*•]|\d+\.) /.test(shown) ? "item" : "";
+  const kind = /^<\/?COMPACT-SUMMARY[^>]*>$/.test(shown) ? "tag"
+    : /^(?:#{1,4} )?\p{Lu}[^.:;,!?[\]]{1,48}:?$/u.test(shown) ? "title" : /^\s*(?:[-*•]|\d+\.) /.test(shown) ? "item"
+    : "";
   const box = h("div", { class: `said-line ${kind}`, dir: "auto" });
   let done = 0;
   for (const found of shown.matchAll(CITED)) {
@@ -40,7 +44,8 @@ function citedLine(shown, cite) {
       const stretch = [Number(first), Number(last ?? first)];
       const label = stretch[0] === stretch[1] ? `message ${first}` : `messages ${first} to ${last}`;
       if (at) box.append(" ");
-      box.append(h("button", { class: "cite", type: "button", "data-position": first, "aria-label": `Go to ${label}`, onclick: (event) => cite(...stretch, event.currentTarget) }, `#${said.replace(/#/g, "")}`));
+      box.append(h("button", { class: "cite", type: "button", "data-position": first, "aria-label": `Go to ${label}`,
+        onclick: (event) => cite(...stretch, event.currentTarget) }, `#${said.replace(/#/g, "")}`));
     }
     done = found.index + found[0].length;
   }
@@ -88,10 +93,12 @@ function inkOf(pen, layer) {
 
 function stripsOf(fold, shown, hover, pick) {
   const sides = [["Before", fold.before, fold.tokens_before], ["After", fold.after, fold.tokens_after]];
-  const lines = [["trigger", fold.trigger], ["budget", fold.budget], ["window", fold.window]].filter(([, at]) => at > 0);
+  const lines = [["trigger", fold.trigger], ["budget", fold.budget], ["window", fold.window]].filter(([, at]) =>
+    at > 0);
   const sums = sides.map(([, rows, total]) => Math.max(total ?? 0, rows.reduce((sum, row) => sum + row[4], 0)));
   const scale = Math.max(1, ...sums, ...lines.map(([, at]) => at)) * 1.005;
-  const canvas = h("canvas", { role: "img", "aria-label": `Tokens by message: ${whole(fold.tokens_before)} before, ${whole(fold.tokens_after)} after, of a window of ${whole(fold.window)}` });
+  const canvas = h("canvas",
+    { role: "img", "aria-label": `Tokens by message: ${whole(fold.tokens_before)} before, ${whole(fold.tokens_after)} after, of a window of ${whole(fold.window)}` });
   const caret = h("i", { class: "caret", hidden: true });
   const element = h("div", { class: "strips" }, canvas, caret);
   const [top, high, gap, left, right] = [24, 30, 14, 118, 12];
@@ -187,12 +194,14 @@ function stripsOf(fold, shown, hover, pick) {
     hover(place, event);
   });
   canvas.addEventListener("pointerleave", () => card.away());
-  canvas.addEventListener("click", (event) => { const place = under(event); if (place?.row) pick(place.side, place.row); });
+  canvas.addEventListener("click", (event) => { const place = under(event); if (place?.row) pick(place.side, place.row);
+    });
   // Points at the segment of a row that is meant in a list.
   function point(row) {
     const place = row && places.find((one) => one.row === row);
     caret.hidden = !place;
-    if (place) styled(caret, { left: `${place.from - 1}px`, width: `${Math.max(3, place.to - place.from + 2)}px`, top: `${top - 3 + place.side * (high + gap)}px`, height: `${high + 6}px` });
+    if (place) styled(caret, { left: `${place.from - 1}px`, width: `${Math.max(3, place.to - place.from + 2)}px`,
+      top: `${top - 3 + place.side * (high + gap)}px`, height: `${high + 6}px` });
   }
 
   new ResizeObserver(() => { point(null); draw(); }).observe(element);
@@ -203,7 +212,8 @@ function fidelityOf(report) {
   if (!report) return h("p", { class: "quiet" }, "No report: this fold left no summary to measure.");
   const all = report.kept + report.repaired + report.lost;
   const bar = (counts, total) => h("span", { class: "shares", "aria-hidden": "true" },
-    ["kept", "repaired", "lost"].map((name) => counts[name] > 0 && h("i", { class: name, style: { flexGrow: counts[name] / total } })));
+    ["kept", "repaired", "lost"].map((name) => counts[name] > 0 && h("i",
+      { class: name, style: { flexGrow: counts[name] / total } })));
   const list = (title, names, says, kind) => names?.length > 0 && h("section", { class: "named" },
     h("h3", {}, title, h("span", { class: "count" }, names.length)), h("p", { class: "quiet" }, says),
     h("ul", { class: kind }, names.map((name) => h("li", { dir: "auto" }, visible(name)))));
@@ -212,29 +222,39 @@ function fidelityOf(report) {
       h("b", { class: `grade ${grade(report.score)}` }, Number(report.score).toFixed(1)),
       h("span", {}, "of 100: the weight of what mattered and could have fitted that the summary keeps")),
     bar(report, all || 1),
-    h("ul", { class: "key" }, ["kept", "repaired", "lost"].map((name) => h("li", {}, h("i", { class: name }), h("b", {}, whole(report[name])), ` ${name}`))),
-    report.unkept_kinds?.length > 0 && h("p", { class: "notice warn" }, `Nothing kept of: ${visible(report.unkept_kinds.join(", "))}`),
-    list("Lost", report.missing, "The weightiest facts that the summary does not hold. They are still in the archive.", "lost"),
+    h("ul", { class: "key" }, ["kept", "repaired", "lost"].map((name) =>
+      h("li", {}, h("i", { class: name }), h("b", {}, whole(report[name])), ` ${name}`))),
+    report.unkept_kinds?.length > 0 && h("p", { class: "notice warn" },
+      `Nothing kept of: ${visible(report.unkept_kinds.join(", "))}`),
+    list("Lost", report.missing, "The weightiest facts that the summary does not hold. They are still in the archive.",
+      "lost"),
     list("Invented", report.invented, "Named in the summary, but nowhere in what was folded.", "invented"),
     h("table", { class: "kinds" },
-      h("thead", {}, h("tr", {}, ["Kind", "", "Kept", "Repaired", "Lost"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", {}, h("tr", {}, ["Kind", "", "Kept", "Repaired", "Lost"].map((name) =>
+        h("th", { scope: "col" }, name)))),
       h("tbody", {}, Object.entries(report.kinds ?? {}).map(([kind, counts]) => h("tr", {},
-        h("th", { scope: "row" }, visible(kind)), h("td", {}, bar(counts, counts.kept + counts.repaired + counts.lost || 1)),
-        ["kept", "repaired", "lost"].map((name) => h("td", { class: counts[name] ? name : "zero" }, whole(counts[name]))))))));
+        h("th", { scope: "row" }, visible(kind)), h("td", {}, bar(counts,
+          counts.kept + counts.repaired + counts.lost || 1)),
+        ["kept", "repaired", "lost"].map((name) => h("td", { class: counts[name] ? name : "zero" },
+          whole(counts[name]))))))));
 }
 
 function lawsOf(laws) {
-  if (!laws?.length) return h("p", { class: "quiet" }, "This record does not say which laws were checked: an earlier version wrote it.");
+  if (!laws?.length) return h("p", { class: "quiet" },
+    "This record does not say which laws were checked: an earlier version wrote it.");
   return h("div", {},
-    h("p", { class: "quiet" }, `${laws.length} laws were checked before this list left. One that breaks stops the fold.`),
+    h("p", { class: "quiet" },
+      `${laws.length} laws were checked before this list left. One that breaks stops the fold.`),
     h("ul", { class: "laws" }, laws.map((law) => h("li", {},
-      h("span", { class: "tick", "aria-label": "held" }, "✓"), h("span", {}, visible(law.says)), h("code", {}, visible((law.rows ?? []).join(" ") || law.id))))));
+      h("span", { class: "tick", "aria-label": "held" }, "✓"), h("span", {}, visible(law.says)),
+        h("code", {}, visible((law.rows ?? []).join(" ") || law.id))))));
 }
 
 // One panel of several.
 export function tabsOf(label, panels, start = 0) {
   const named = `tabs-${Math.random().toString(36).slice(2, 8)}`;
-  const bodies = panels.map(([, body], at) => h("div", { role: "tabpanel", id: `${named}-p${at}`, "aria-labelledby": `${named}-t${at}`, tabindex: 0 }, body));
+  const bodies = panels.map(([, body], at) => h("div", { role: "tabpanel", id: `${named}-p${at}`,
+    "aria-labelledby": `${named}-t${at}`, tabindex: 0 }, body));
   const show = (at, focus) => tabs.forEach((tab, other) => {
     tab.setAttribute("aria-selected", other === at);
     tab.tabIndex = other === at ? 0 : -1;
@@ -245,19 +265,23 @@ export function tabsOf(label, panels, start = 0) {
     type: "button", role: "tab", id: `${named}-t${at}`, "aria-controls": `${named}-p${at}`, onclick: () => show(at),
     onkeydown: (event) => {
       const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (move) { show((at + move + panels.length) % panels.length, true); event.preventDefault(); event.stopPropagation(); }
+      if (move) { show((at + move + panels.length) % panels.length, true); event.preventDefault();
+        event.stopPropagation(); }
     },
   }, name));
   show(start);
-  return { element: h("section", { class: "tabs", "aria-label": label }, h("div", { role: "tablist", "aria-label": label }, tabs), bodies), show };
+  return { element: h("section", { class: "tabs", "aria-label": label },
+    h("div", { role: "tablist", "aria-label": label }, tabs), bodies), show };
 }
 
 // What a tool was called with, name by name where it can be read so.
 function argumentsOf(text) {
   let value;
   try { value = JSON.parse(text); } catch { value = null; }
-  if (value === null || typeof value !== "object" || Array.isArray(value)) return longText(text, { class: "text mono" });
-  return h("dl", {}, Object.entries(value).map(([name, one]) => [h("dt", {}, oneLine(name)), h("dd", {}, longText(typeof one === "string" ? one : JSON.stringify(one, null, 1), { class: "text mono" }))]));
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return longText(text,
+    { class: "text mono" });
+  return h("dl", {}, Object.entries(value).map(([name, one]) => [h("dt", {}, oneLine(name)),
+    h("dd", {}, longText(typeof one === "string" ? one : JSON.stringify(one, null, 1), { class: "text mono" }))]));
 }
 
 const keyOf = (row) => (row[0] === null || row[0] === undefined ? { made: row[6] } : { line: row[0] });
@@ -268,13 +292,14 @@ const nameOf = (row) => (row[1] >= 0 && row[1] !== null ? `#${row[1]}` : "–");
 export function foldView(fold, { message, cite, opened = () => {}, banner = () => null }) {
   const hidden = new Set();
   const shown = (layer) => !hidden.has(layer);
-  const most = Math.max(1, ...fold.before.map((row) => row[4]), ...fold.after.map((row) => row[4]));
+  const most = [...fold.before, ...fold.after].reduce((top, row) => Math.max(top, row[4]), 1);
   const drawer = new Drawer("Message");
   const known = new Map();
 
   function load(row, everything = false) {
     const key = JSON.stringify([keyOf(row), everything]);
-    if (!known.has(key)) known.set(key, Promise.resolve(message(keyOf(row), everything)).catch((error) => { known.delete(key); throw error; }));
+    if (!known.has(key)) known.set(key, Promise.resolve(message(keyOf(row), everything)).catch((error) =>
+      { known.delete(key); throw error; }));
     return known.get(key);
   }
 
@@ -288,18 +313,23 @@ export function foldView(fold, { message, cite, opened = () => {}, banner = () =
       text = error.message;
     }
     return h("div", {},
-      h("header", {}, badge(row[3]), h("b", {}, nameOf(row)), h("span", {}, visible(row[2])), h("span", { class: "dim" }, `${whole(row[4])} tokens`)),
-      h("p", { dir: "auto" }, visible(text.slice(0, 1400)), text.length > 1400 && h("span", { class: "dim" }, ` … ${whole(text.length - 1400)} more characters`)));
+      h("header", {}, badge(row[3]), h("b", {}, nameOf(row)), h("span", {}, visible(row[2])),
+        h("span", { class: "dim" }, `${whole(row[4])} tokens`)),
+      h("p", { dir: "auto" }, visible(text.slice(0, 1400)), text.length > 1400
+        && h("span", { class: "dim" }, ` … ${whole(text.length - 1400)} more characters`)));
   };
   const hover = (item, event) => { strips.point(item); card.over(item, event, () => reading(item)); };
 
   const draw = (row) => h("div", { class: "message", "data-layer": row[3] },
     badge(row[3]), h("span", { class: "at" }, nameOf(row)), h("span", { class: "role" }, oneLine(row[2])),
-    h("span", { class: "bar" }, h("i", { class: row[3], style: { width: `${Math.max(1.5, (100 * row[4]) / most)}%` } })),
-    h("span", { class: "tokens" }, whole(row[4])), h("span", { class: "preview", dir: "auto" }, oneLine(row[5]) || "(no text)"));
+    h("span", { class: "bar" },
+      h("i", { class: row[3], style: { width: `${Math.max(1.5, (100 * row[4]) / most)}%` } })),
+    h("span", { class: "tokens" }, whole(row[4])), h("span", { class: "preview", dir: "auto" },
+      oneLine(row[5]) || "(no text)"));
 
   const lists = [["Before", fold.before], ["After", fold.after]].map(([name, rows], side) => {
-    const list = new Rows({ label: `Messages ${name.toLowerCase()}`, draw, hover, open: (row) => read(side, row), choose: (row) => strips.point(row) });
+    const list = new Rows({ label: `Messages ${name.toLowerCase()}`, draw, hover, open: (row) => read(side, row),
+      choose: (row) => strips.point(row) });
     const count = h("span", { class: "count" });
     return { name, rows, list, count };
   });
@@ -308,10 +338,12 @@ export function foldView(fold, { message, cite, opened = () => {}, banner = () =
     for (const { rows, list, count } of lists) {
       const some = hidden.size ? rows.filter((row) => shown(row[3])) : rows;
       list.set(some, { keep: true });
-      count.textContent = some.length === rows.length ? whole(rows.length) : `${whole(some.length)} of ${whole(rows.length)}`;
+      count.textContent = some.length === rows.length ? whole(rows.length)
+        : `${whole(some.length)} of ${whole(rows.length)}`;
     }
     strips.draw();
-    for (const button of legend.querySelectorAll("button[data-layer]")) button.setAttribute("aria-pressed", shown(button.dataset.layer));
+    for (const button of legend.querySelectorAll("button[data-layer]")) button.setAttribute("aria-pressed",
+      shown(button.dataset.layer));
     legend.querySelector(".all").hidden = hidden.size === 0;
   }
 
@@ -323,16 +355,22 @@ export function foldView(fold, { message, cite, opened = () => {}, banner = () =
     fill();
   }
 
-  const legend = h("div", { class: "legend", role: "group", "aria-label": "Show only one layer; with Shift add or take away one" },
-    LAYERS.filter(({ id }) => fold.counts?.[id] || [...fold.before, ...fold.after].some((row) => row[3] === id)).map(({ id, name, says }) => h("button", {
-      type: "button", "data-layer": id, "aria-pressed": "true", title: `${says} Click: only these. Shift-click: add or take away.`, onclick: (event) => only(id, event.shiftKey || event.metaKey || event.ctrlKey),
-    }, badge(id), name, h("span", { class: "dim" }, `${whole(fold.counts?.[id] ?? 0)} · ${short(fold.tokens?.[id] ?? 0)} tok`))),
+  const legend = h("div", { class: "legend", role: "group",
+    "aria-label": "Show only one layer; with Shift add or take away one" },
+    LAYERS.filter(({ id }) => fold.counts?.[id] || [...fold.before, ...fold.after].some((row) =>
+      row[3] === id)).map(({ id, name, says }) => h("button", {
+      type: "button", "data-layer": id, "aria-pressed": "true",
+        title: `${says} Click: only these. Shift-click: add or take away.`,
+        onclick: (event) => only(id, event.shiftKey || event.metaKey || event.ctrlKey),
+    }, badge(id), name, h("span", { class: "dim" },
+      `${whole(fold.counts?.[id] ?? 0)} · ${short(fold.tokens?.[id] ?? 0)} tok`))),
     h("button", { type: "button", class: "all link", onclick: () => { hidden.clear(); fill(); } }, "Show all"));
 
   const strips = stripsOf(fold, shown, (place, event) => {
     if (!place) { strips.point(null); return card.away(); }
     if (place.row) return hover(place.row, event);
-    return card.over(`fixed-${place.side}`, event, () => h("div", {}, h("header", {}, h("b", {}, "Tools and request")), h("p", {}, `${whole(place.tokens)} tokens that are no message: tool definitions, and what the format of a request costs.`)));
+    return card.over(`fixed-${place.side}`, event, () => h("div", {}, h("header", {}, h("b", {}, "Tools and request")),
+      h("p", {}, `${whole(place.tokens)} tokens that are no message: tool definitions, and what the format of a request costs.`)));
   }, (side, row) => read(side, row));
 
   function read(side, row, from = null) {
@@ -341,15 +379,21 @@ export function foldView(fold, { message, cite, opened = () => {}, banner = () =
     if (index < 0) { hidden.clear(); fill(); index = list.items.indexOf(row); }
     if (index < 0) index = rows.indexOf(row);
     if (index !== list.at) list.show(index);
-    const move = (by) => { const next = list.items[index + by]; if (next) { list.select(index + by); read(side, next, from); } };
+    const move = (by) => { const next = list.items[index + by]; if (next) { list.select(index + by);
+      read(side, next, from); } };
     strips.point(row);
     const body = h("div", { class: "read" }, h("p", { class: "quiet" }, "Reading …"));
     const element = drawer.open(
       h("header", {}, badge(row[3]), h("h2", {}, `${nameOf(row)} ${visible(row[2])}`),
-        h("span", { class: "dim" }, `${whole(row[4])} tokens · ${LAYER[row[3]]?.name ?? row[3]} · ${side ? "after" : "before"}`), h("span", { class: "gap" }),
-        h("button", { type: "button", class: "plain", disabled: index <= 0, title: "Message before (k)", "aria-label": "Message before", onclick: () => move(-1) }, "↑"),
-        h("button", { type: "button", class: "plain", disabled: index >= list.items.length - 1, title: "Next message (j)", "aria-label": "Next message", onclick: () => move(1) }, "↓"),
-        h("button", { type: "button", class: "plain close", title: "Close (Esc)", "aria-label": "Close", onclick: () => drawer.close() }, "✕")),
+        h("span", { class: "dim" },
+          `${whole(row[4])} tokens · ${LAYER[row[3]]?.name ?? row[3]} · ${side ? "after" : "before"}`),
+          h("span", { class: "gap" }),
+        h("button", { type: "button", class: "plain", disabled: index <= 0, title: "Message before (k)",
+          "aria-label": "Message before", onclick: () => move(-1) }, "↑"),
+        h("button", { type: "button", class: "plain", disabled: index >= list.items.length - 1,
+          title: "Next message (j)", "aria-label": "Next message", onclick: () => move(1) }, "↓"),
+        h("button", { type: "button", class: "plain close", title: "Close (Esc)", "aria-label": "Close",
+          onclick: () => drawer.close() }, "✕")),
       ...[banner()].filter(Boolean), body);
     element.onkeydown = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -370,13 +414,22 @@ export function foldView(fold, { message, cite, opened = () => {}, banner = () =
       body.replaceChildren(h("p", { class: "notice bad" }, visible(error.message)));
       return;
     }
-    const copy = h("button", { type: "button", class: "plain", onclick: () => copied(copy, found.text || found.raw) }, "Copy");
-    const calls = (found.calls ?? []).map((call) => h("section", { class: "call" }, h("h3", {}, "Call ", h("code", {}, oneLine(call.name)), h("span", { class: "dim" }, oneLine(call.id ?? ""))), argumentsOf(call.arguments)));
+    const copy = h("button", { type: "button", class: "plain", onclick: () => copied(copy, found.text || found.raw) },
+      "Copy");
+    const calls = (found.calls ?? []).map((call) => h("section", { class: "call" },
+      h("h3", {}, "Call ", h("code", {}, oneLine(call.name)), h("span", { class: "dim" }, oneLine(call.id ?? ""))),
+      argumentsOf(call.arguments)));
     body.replaceChildren(...[
-      h("p", { class: "bar-of" }, (found.text || !calls.length) && h("span", { class: "dim" }, `${whole(found.characters)} characters`), found.answers?.length > 0 && h("span", { class: "dim" }, `answers ${oneLine(found.answers.join(", "))}`), h("span", { class: "gap" }), copy),
-      found.text ? row[3] === "summary" ? citedText(found.text, jump) : longText(found.text) : !calls.length && h("p", { class: "quiet" }, "This message has no text."),
+      h("p", { class: "bar-of" }, (found.text || !calls.length) && h("span", { class: "dim" },
+        `${whole(found.characters)} characters`), found.answers?.length > 0
+        && h("span", { class: "dim" }, `answers ${oneLine(found.answers.join(", "))}`), h("span", { class: "gap" }),
+        copy),
+      found.text ? row[3] === "summary" ? citedText(found.text, jump) : longText(found.text) : !calls.length
+        && h("p", { class: "quiet" }, "This message has no text."),
       ...calls,
-      found.cut && h("p", { class: "notice" }, "Only the beginning is shown. ", h("button", { type: "button", class: "link", onclick: () => fillReader(body, row, true) }, `Show all ${whole(found.characters)} characters`)),
+      found.cut && h("p", { class: "notice" }, "Only the beginning is shown. ",
+        h("button", { type: "button", class: "link", onclick: () => fillReader(body, row, true) },
+        `Show all ${whole(found.characters)} characters`)),
       h("details", {}, h("summary", {}, "Raw JSON"), longText(found.raw, { class: "text mono" })),
     ].filter(Boolean));
   }
@@ -398,8 +451,11 @@ export function foldView(fold, { message, cite, opened = () => {}, banner = () =
   }
 
   const summaries = fold.summaries?.length
-    ? fold.summaries.map((one, at) => h("article", { class: "summary" }, fold.summaries.length > 1 && h("h3", {}, `Summary ${at + 1}`), citedText(one.text, jump)))
-    : h("p", { class: "quiet" }, fold.fallback ? `No summary: the summarizer failed, and the fold went on with “${oneLine(fold.fallback)}”.` : "This fold left no summary.");
+    ? fold.summaries.map((one, at) => h("article", { class: "summary" },
+      fold.summaries.length > 1 && h("h3", {}, `Summary ${at + 1}`), citedText(one.text, jump)))
+    : h("p", { class: "quiet" },
+      fold.fallback ? `No summary: the summarizer failed, and the fold went on with “${oneLine(fold.fallback)}”.`
+      : "This fold left no summary.");
   const lost = (fold.report?.lost ?? 0) + (fold.report?.invented?.length ?? 0);
   const tabs = tabsOf("What the fold made of it", [
     [["Summary"], summaries],
@@ -407,10 +463,12 @@ export function foldView(fold, { message, cite, opened = () => {}, banner = () =
     [["Laws", fold.laws?.length > 0 && h("span", { class: "count" }, whole(fold.laws.length))], lawsOf(fold.laws)],
   ]);
   const element = h("div", { class: "fold-view" },
-    fold.complaints?.length > 0 && h("ul", { class: "notice warn" }, fold.complaints.map((one) => h("li", {}, visible(one)))),
+    fold.complaints?.length > 0
+      && h("ul", { class: "notice warn" }, fold.complaints.map((one) => h("li", {}, visible(one)))),
     h("section", { class: "picture", "aria-label": "Tokens before and after" }, strips.element, legend),
     h("div", { class: "columns" },
-      lists.map(({ name, list, count }) => h("section", { class: "panel list" }, h("h2", {}, name, count), list.element)),
+      lists.map(({ name, list, count }) => h("section", { class: "panel list" }, h("h2", {}, name, count),
+        list.element)),
       h("section", { class: "panel made" }, tabs.element)));
   fill();
   return { element, reveal, jump, redraw: strips.draw, lists, close: () => drawer.close() };

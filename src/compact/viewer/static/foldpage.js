@@ -24,7 +24,8 @@ export class FoldPage {
 
   turns(folds) {
     const steps = folds.map((fold) => fold.step);
-    this.around = { before: steps.filter((one) => one < this.step).at(-1), after: steps.find((one) => one > this.step) };
+    this.around = { before: steps.filter((one) => one < this.step).at(-1),
+      after: steps.find((one) => one > this.step) };
   }
 
   async load(line) {
@@ -42,7 +43,8 @@ export class FoldPage {
       return;
     }
     this.view = foldView(this.fold, {
-      message: (key, everything) => get("/api/message", { session, step, ...key, whole: everything ? 1 : undefined }, this.stop.signal),
+      message: (key, everything) => get("/api/message", { session, step, ...key, whole: everything ? 1 : undefined },
+        this.stop.signal),
       cite: (first, last, near) => this.cite(session, first, last, step, near),
       banner: () => this.returning(),
       opened: (at) => history.replaceState(null, "", toFold(session, step, at)),
@@ -58,33 +60,46 @@ export class FoldPage {
   heading(title, folds) {
     const { session, step } = this;
     this.turns(folds);
-    const turn = (to, sign, key, name) => h("a", { class: "button", href: to ? toFold(session, to) : undefined, "aria-disabled": to ? undefined : "true", title: `${name} fold (${key})`, "aria-label": `${name} fold` }, sign);
-    const copy = h("button", { type: "button", class: "button", onclick: () => copied(copy, location.href) }, "Copy link");
+    const turn = (to, sign, key, name) => h("a", { class: "button", href: to ? toFold(session, to) : undefined,
+      "aria-disabled": to ? undefined : "true", title: `${name} fold (${key})`, "aria-label": `${name} fold` }, sign);
+    const copy = h("button", { type: "button", class: "button", onclick: () => copied(copy, location.href) },
+      "Copy link");
     this.head.replaceChildren(title, h("div", { class: "actions" },
       turn(this.around.before, "‹", "[", "Previous"), turn(this.around.after, "›", "]", "Next"), copy,
-      this.fold && h("a", { class: "button", href: address("/export", { session, step }), download: "", title: "One HTML file with this fold, to attach to a bug report" }, "Export")));
+      this.fold && h("a", { class: "button", href: address("/export", { session, step }), download: "",
+        title: "One HTML file with this fold, to attach to a bug report" }, "Export")));
   }
 
   returning() {
     if (!this.from) return null;
-    return h("p", { class: "notice came", role: "status" }, `${this.from.says} `, h("a", { href: this.from.hash }, `← Back to ${this.from.name}`));
+    return h("p", { class: "notice came", role: "status" }, `${this.from.says} `,
+      h("a", { href: this.from.hash }, `← Back to ${this.from.name}`));
   }
 
   unknown(error, timeline) {
     const { session, step } = this;
     const fold = timeline.folds.find((one) => one.step === step);
-    this.heading(h("div", { class: "headline" }, h("h1", {}, `Fold ${step}`), fold && h("ul", { class: "facts" }, h("li", {}, visible(fold.reason)), h("li", {}, h("b", {}, whole(fold.before)), " → ", h("b", {}, whole(fold.after)), " tokens"))), timeline.folds);
+    this.heading(h("div", { class: "headline" }, h("h1", {}, `Fold ${step}`),
+      fold && h("ul", { class: "facts" }, h("li", {}, visible(fold.reason)),
+      h("li", {}, h("b", {}, whole(fold.before)), " → ", h("b", {}, whole(fold.after)), " tokens"))), timeline.folds);
     const told = fold && [
-      ["reason", fold.reason], ["note", fold.note], ["tokens", `${whole(fold.before)} → ${whole(fold.after)}`], ["messages", Number.isFinite(fold.messages_before) ? `${whole(fold.messages_before)} → ${whole(fold.messages_after)}` : null],
-      ["fidelity", Number.isFinite(fold.score) ? fold.score.toFixed(0) : null], ["price", Number.isFinite(fold.cost_usd) ? money(fold.cost_usd) : null], ["took", Number.isFinite(fold.duration) ? lasted(fold.duration) : null], ["at", `${day(fold.time)} ${clock(fold.time)}`],
+      ["reason", fold.reason], ["note", fold.note], ["tokens", `${whole(fold.before)} → ${whole(fold.after)}`],
+        ["messages", Number.isFinite(fold.messages_before)
+        ? `${whole(fold.messages_before)} → ${whole(fold.messages_after)}` : null],
+      ["fidelity", Number.isFinite(fold.score) ? fold.score.toFixed(0) : null],
+        ["price", Number.isFinite(fold.cost_usd) ? money(fold.cost_usd) : null],
+        ["took", Number.isFinite(fold.duration) ? lasted(fold.duration) : null],
+        ["at", `${day(fold.time)} ${clock(fold.time)}`],
     ].filter(([, value]) => value);
     this.body.replaceChildren(h("div", { class: "welcome" },
       h("h1", {}, fold ? "No picture of this fold" : "This fold is not known"),
       h("p", {}, visible(error.message)),
-      told && [h("h2", {}, "What its events tell"), h("dl", { class: "known" }, told.map(([name, value]) => [h("dt", {}, name), h("dd", {}, visible(value))])),
+      told && [h("h2", {}, "What its events tell"), h("dl", { class: "known" },
+        told.map(([name, value]) => [h("dt", {}, name), h("dd", {}, visible(value))])),
         h("h2", {}, "Why there is no picture"),
         h("p", {}, "Events carry numbers, not messages. The messages before and after are in the archive, and this viewer was not given one that holds this fold. Keep one in compact.yaml:"),
-        h("pre", { class: "line" }, "storage:\n  adapter: fs\n  path: .compact/archive"), h("p", {}, "and open it:"), h("pre", { class: "line" }, "compact view .compact/archive")],
+        h("pre", { class: "line" }, "storage:\n  adapter: fs\n  path: .compact/archive"), h("p", {}, "and open it:"),
+          h("pre", { class: "line" }, "compact view .compact/archive")],
       h("p", {}, h("a", { href: toSession(session) }, "← Back to the session"))));
   }
 

@@ -14,7 +14,8 @@ function decoded(text) {
 
 export const home = "#/";
 export const toSession = (session) => `#/s/${encoded(session)}`;
-export const toFold = (session, step, line) => `${toSession(session)}/fold/${step}${line === undefined || line === null ? "" : `/m/${line}`}`;
+export const toFold = (session, step, line) =>
+  `${toSession(session)}/fold/${step}${line === undefined || line === null ? "" : `/m/${line}`}`;
 export const toSpan = (session, span) => `${toSession(session)}/span/${encoded(span)}`;
 export const toSearch = (session, words) => `${toSession(session)}/search/${encoded(words)}`;
 
@@ -22,7 +23,8 @@ export function placeOf(hash) {
   const [, kind, session, part, value, m, line] = hash.replace(/^#/, "").split("/");
   if (kind !== "s" || !session) return { name: "home" };
   const place = { name: "session", session: decoded(session) };
-  if (part === "fold") return { ...place, name: "fold", step: Number(value), line: m === "m" && line !== "" ? Number(line) : undefined };
+  if (part === "fold") return { ...place, name: "fold", step: Number(value),
+    line: m === "m" && line !== "" ? Number(line) : undefined };
   if (part === "span" && value) return { ...place, span: decoded(value) };
   if (part === "search") return { ...place, name: "search", words: decoded(value ?? "") };
   return place;

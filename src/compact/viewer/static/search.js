@@ -23,7 +23,8 @@ export class SearchPage {
     this.stop = new AbortController();
     this.list = h("ol", { class: "hits", "aria-label": "What was found" });
     this.note = h("p", { class: "quiet", role: "status" }, "Searching …");
-    this.element = h("div", { class: "page search-page" }, h("div", { class: "head" }, h("h1", { dir: "auto" }, `“${oneLine(words)}”`), this.note), this.list);
+    this.element = h("div", { class: "page search-page" }, h("div", { class: "head" },
+      h("h1", { dir: "auto" }, `“${oneLine(words)}”`), this.note), this.list);
     this.list.addEventListener("keydown", (event) => this.keyed(event));
   }
 
@@ -35,13 +36,18 @@ export class SearchPage {
     }
     try {
       const { hits, took_ms: took } = await get("/api/search", { session, q: words, limit: 50 }, this.stop.signal);
-      this.note.textContent = hits.length ? `${hits.length === 50 ? "the best 50" : whole(hits.length)} message${hits.length === 1 ? "" : "s"}, ${Math.max(1, Math.round(took ?? 0))} ms` : "";
+      this.note.textContent = hits.length
+        ? `${hits.length === 50 ? "the best 50" : whole(hits.length)} message${hits.length === 1 ? "" : "s"}, ${Math.max(1, Math.round(took ?? 0))} ms` : "";
       if (!hits.length) {
-        this.list.replaceWith(h("div", { class: "welcome" }, h("h1", {}, "Nothing found"), h("p", {}, "Only what a fold archived is searched: a session that never folded has nothing here. Try fewer words, or a part of a path or an id.")));
+        this.list.replaceWith(h("div", { class: "welcome" }, h("h1", {}, "Nothing found"),
+          h("p", {}, "Only what a fold archived is searched: a session that never folded has nothing here. Try fewer words, or a part of a path or an id.")));
         return;
       }
-      this.list.append(...hits.map((hit, index) => h("li", {}, h("a", { href: toFold(session, hit.step, hit.line), tabindex: index ? -1 : 0 },
-        h("span", { class: "at" }, `#${hit.position}`), h("span", { class: "role" }, oneLine(hit.role)), h("span", { class: "dim" }, `fold ${hit.step}`), h("span", { class: "snippet", dir: "auto" }, marked(String(hit.snippet), hit.spans))))));
+      this.list.append(...hits.map((hit, index) =>
+        h("li", {}, h("a", { href: toFold(session, hit.step, hit.line), tabindex: index ? -1 : 0 },
+        h("span", { class: "at" }, `#${hit.position}`), h("span", { class: "role" }, oneLine(hit.role)),
+          h("span", { class: "dim" }, `fold ${hit.step}`), h("span", { class: "snippet", dir: "auto" },
+          marked(String(hit.snippet), hit.spans))))));
       if (document.activeElement === document.body) this.list.querySelector("a").focus();
     } catch (error) {
       if (error.name === "AbortError") return;

@@ -17,11 +17,14 @@ export class SessionPage {
   constructor(session, { cite }) {
     this.session = session;
     this.head = h("div", { class: "head" });
-    this.timeline = new Timeline({ open: (step) => { location.hash = toFold(session, step); }, ranged: (range) => this.tree.within(range) });
-    this.tree = new Tree({ choose: (row) => { history.replaceState(null, "", toSpan(session, row.span_id)); this.inspect(row.span_id); } });
+    this.timeline = new Timeline({ open: (step) => { location.hash = toFold(session, step); },
+      ranged: (range) => this.tree.within(range) });
+    this.tree = new Tree({ choose: (row) => { history.replaceState(null, "", toSpan(session, row.span_id));
+      this.inspect(row.span_id); } });
     this.tree.follow = () => this.timeline.follow;
     this.inspector = new Inspector({ cite: (first, last, step) => cite(session, first, last, step) });
-    this.element = h("div", { class: "page session-page" }, this.head, this.timeline.element, h("div", { class: "split" }, this.tree.element, this.inspector.element));
+    this.element = h("div", { class: "page session-page" }, this.head, this.timeline.element,
+      h("div", { class: "split" }, this.tree.element, this.inspector.element));
     this.stop = new AbortController();
     this.last = 0;
     this.shown = null;
@@ -66,7 +69,8 @@ export class SessionPage {
       this.numbers(data);
       remember(this.session, data.folds);
     } catch (error) {
-      if (error.name !== "AbortError") this.head.replaceChildren(h("h1", { dir: "auto" }, visible(this.session)), h("p", { class: "notice bad" }, visible(error.message)));
+      if (error.name !== "AbortError") this.head.replaceChildren(h("h1", { dir: "auto" }, visible(this.session)),
+        h("p", { class: "notice bad" }, visible(error.message)));
     }
   }
 
@@ -80,16 +84,22 @@ export class SessionPage {
     const errors = marks.filter((mark) => mark.kind === "error").length;
     const warnings = marks.length - errors;
     const now = points.at(-1);
-    const figure = (name, value, kind = "", title = "") => h("div", { class: "figure", title }, h("dt", {}, name), h("dd", { class: kind }, value));
+    const figure = (name, value, kind = "", title = "") => h("div", { class: "figure", title }, h("dt", {}, name),
+      h("dd", { class: kind }, value));
     this.head.replaceChildren(
-      h("h1", { dir: "auto", title: visible(this.session) }, visible(this.session) || "(no name)"), h("span", { class: "gap" }),
+      h("h1", { dir: "auto", title: visible(this.session) }, visible(this.session) || "(no name)"),
+        h("span", { class: "gap" }),
       h("dl", { class: "figures" },
         figure("In the window", now ? [whole(now[1]), h("small", {}, now[2] ? ` of ${short(now[2])}` : "")] : "–"),
-        figure("Folds", [whole(standing.length), fallen > 0 && h("small", { class: "fell" }, ` ${fallen} fell back`), folds.length > standing.length && h("small", {}, ` + ${folds.length - standing.length} undone`)]),
+        figure("Folds", [whole(standing.length), fallen > 0 && h("small", { class: "fell" }, ` ${fallen} fell back`),
+          folds.length > standing.length && h("small", {}, ` + ${folds.length - standing.length} undone`)]),
         figure("Tokens saved", short(saved), "", `${whole(saved)} tokens, over all folds that stand`),
-        figure("Cost", priced.length ? money(priced.reduce((sum, fold) => sum + fold.cost_usd, 0)) : "–", "", "What the summaries cost, as far as prices are known"),
-        figure("Lowest fidelity", lowest ? h("a", { href: toFold(this.session, lowest.step) }, lowest.score.toFixed(0), h("small", {}, ` fold ${lowest.step}`)) : "–", `grade ${grade(lowest?.score)}`),
-        figure("Errors", [whole(errors), warnings > 0 && h("small", {}, ` + ${warnings} warning${warnings === 1 ? "" : "s"}`)], errors ? "bad" : "")));
+        figure("Cost", priced.length ? money(priced.reduce((sum, fold) => sum + fold.cost_usd, 0)) : "–", "",
+          "What the summaries cost, as far as prices are known"),
+        figure("Lowest fidelity", lowest ? h("a", { href: toFold(this.session, lowest.step) }, lowest.score.toFixed(0),
+          h("small", {}, ` fold ${lowest.step}`)) : "–", `grade ${grade(lowest?.score)}`),
+        figure("Errors", [whole(errors), warnings > 0 && h("small", {},
+          ` + ${warnings} warning${warnings === 1 ? "" : "s"}`)], errors ? "bad" : "")));
   }
 
   told(rows) {

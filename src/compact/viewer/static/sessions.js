@@ -12,15 +12,19 @@ export class Rail {
     this.sessions = [];
     this.moved = new Map();
     this.note = h("p", { class: "quiet pad" });
-    this.filter = h("input", { type: "search", placeholder: "Filter sessions", "aria-label": "Filter sessions", autocomplete: "off", spellcheck: "false", oninput: () => this.fill() });
+    this.filter = h("input", { type: "search", placeholder: "Filter sessions", "aria-label": "Filter sessions",
+      autocomplete: "off", spellcheck: "false", oninput: () => this.fill() });
     this.count = h("span", { class: "count" });
-    this.list = new Rows({ height: 54, label: "Sessions", draw: (one) => this.draw(one), open: (one) => { location.hash = toSession(one.session); }, empty: this.note });
+    this.list = new Rows({ height: 54, label: "Sessions", draw: (one) => this.draw(one),
+      open: (one) => { location.hash = toSession(one.session); }, empty: this.note });
     this.filter.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown" || event.key === "Enter") { this.list.element.focus(); event.preventDefault(); }
-      if (event.key === "Enter" && this.list.items.length) location.hash = toSession(this.list.items[Math.max(0, this.list.at)].session);
+      if (event.key === "Enter" && this.list.items.length) location.hash = toSession(this.list.items[Math.max(0,
+        this.list.at)].session);
     });
     this.source = h("p", { class: "source" });
-    element.append(h("div", { class: "rail-head" }, h("h2", {}, "Sessions", this.count), this.filter), this.note, this.list.element, this.source);
+    element.append(h("div", { class: "rail-head" }, h("h2", {}, "Sessions", this.count), this.filter), this.note,
+      this.list.element, this.source);
     this.refresh = calmly(() => this.load(), 700);
     setInterval(() => this.list.again(), 30_000);
   }
@@ -45,7 +49,8 @@ export class Rail {
     const some = this.sessions.filter((one) => one.session.toLowerCase().includes(words));
     some.forEach((one) => { one.key = one.session; });
     this.note.textContent = this.sessions.length ? "No session of this name." : "No session yet.";
-    this.count.textContent = some.length === this.sessions.length ? whole(some.length) : `${some.length} of ${this.sessions.length}`;
+    this.count.textContent = some.length === this.sessions.length ? whole(some.length)
+      : `${some.length} of ${this.sessions.length}`;
     this.list.set(some, { keep: true });
   }
 
@@ -69,12 +74,17 @@ export class Rail {
     const share = one.window ? Math.min(1, (one.tokens ?? 0) / one.window) : 0;
     const live = Date.now() - (this.moved.get(one.session) ?? 0) < 4000;
     const empty = !one.folds && !one.tokens;
-    return h("div", { class: `session${one.session === this.current ? " here" : ""}`, title: visible(one.session), "aria-current": one.session === this.current ? "page" : undefined },
+    return h("div", { class: `session${one.session === this.current ? " here" : ""}`, title: visible(one.session),
+      "aria-current": one.session === this.current ? "page" : undefined },
       h("span", { class: "name", dir: "auto" }, oneLine(one.session) || "(no name)"),
       h("span", { class: "when" }, live && h("i", { class: "dot", title: "Events are arriving" }), ago(one.last)),
-      h("span", { class: "meter", title: one.window ? `${whole(one.tokens)} of ${whole(one.window)} tokens` : "" }, h("i", { style: { width: `${100 * share}%` } })),
-      h("span", { class: "sums" }, empty ? `${whole(one.spans)} spans` : `${one.folds} fold${one.folds === 1 ? "" : "s"}${one.window ? ` · ${short(one.tokens)}/${short(one.window)}` : ""}`),
-      one.errors > 0 ? h("span", { class: "chip bad", title: `${one.errors} errors` }, `${one.errors} ✕`) : one.warnings > 0 && h("span", { class: "chip warn", title: `${one.warnings} warnings` }, `${one.warnings} !`));
+      h("span", { class: "meter", title: one.window ? `${whole(one.tokens)} of ${whole(one.window)} tokens` : "" },
+        h("i", { style: { width: `${100 * share}%` } })),
+      h("span", { class: "sums" }, empty ? `${whole(one.spans)} spans`
+        : `${one.folds} fold${one.folds === 1 ? "" : "s"}${one.window ? ` · ${short(one.tokens)}/${short(one.window)}` : ""}`),
+      one.errors > 0 ? h("span", { class: "chip bad", title: `${one.errors} errors` }, `${one.errors} ✕`)
+        : one.warnings > 0 && h("span", { class: "chip warn", title: `${one.warnings} warnings` },
+        `${one.warnings} !`));
   }
 }
 
@@ -95,7 +105,9 @@ export function welcome(told) {
       h("h2", {}, "Or open what was kept"), line("compact view .compact/archive\ncompact view events.jsonl"),
     ],
     h("h2", {}, "How to read a fold"),
-    h("ul", { class: "layers" }, LAYERS.map(({ id, name, says }) => h("li", {}, badge(id), h("b", {}, name), h("span", { class: "dim" }, says)))),
-    told?.complaints?.length > 0 && h("div", { class: "notice warn" }, h("h2", {}, "Could not be read"), h("ul", {}, told.complaints.map((one) => h("li", {}, visible(one))))),
+    h("ul", { class: "layers" }, LAYERS.map(({ id, name, says }) => h("li", {}, badge(id), h("b", {}, name),
+      h("span", { class: "dim" }, says)))),
+    told?.complaints?.length > 0 && h("div", { class: "notice warn" }, h("h2", {}, "Could not be read"),
+      h("ul", {}, told.complaints.map((one) => h("li", {}, visible(one))))),
     told?.source && h("p", { class: "quiet" }, `Showing ${visible(told.source)}`));
 }

@@ -6,7 +6,8 @@ import { h, styled, visible, whole, short, money, lasted, clock, day, colour, ca
 import { grade } from "./fold.js";
 
 const [TOP, BOTTOM, LEFT, RIGHT, HIGH] = [30, 24, 52, 104, 232];
-const STEPS = [0.001, 0.01, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800];
+const STEPS = [0.001, 0.01, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200,
+  86_400, 604_800];
 
 function nice(most, ticks) {
   const rough = most / ticks;
@@ -24,15 +25,22 @@ export class Timeline {
     this.canvas = h("canvas", { "aria-hidden": "true" });
     this.cross = h("div", { class: "cross", hidden: true });
     this.pick = h("div", { class: "pick", hidden: true });
-    this.marks = h("div", { class: "marks", role: "group", "aria-label": "Folds. Left and right move between them, Enter opens one." });
+    this.marks = h("div", { class: "marks", role: "group",
+      "aria-label": "Folds. Left and right move between them, Enter opens one." });
     this.plot = h("div", { class: "plot" }, this.canvas, this.pick, this.cross, this.marks);
     this.note = h("p", { class: "quiet" }, "");
-    const ways = ["time", "calls"].map((by) => h("button", { type: "button", "data-by": by, "aria-pressed": by === this.by, title: by === "time" ? "Along the clock" : "Every call as wide as any other", onclick: () => this.turn(by) }, by === "time" ? "Time" : "Calls"));
+    const ways = ["time", "calls"].map((by) => h("button", { type: "button", "data-by": by,
+      "aria-pressed": by === this.by, title: by === "time" ? "Along the clock" : "Every call as wide as any other",
+      onclick: () => this.turn(by) }, by === "time" ? "Time" : "Calls"));
     this.ways = ways;
-    this.reset = h("button", { type: "button", class: "link", hidden: true, onclick: () => this.zoom(null) }, "Show all");
-    this.tail = h("button", { type: "button", class: "toggle", "aria-pressed": "true", title: "Keep the newest in sight", onclick: () => { this.follow = !this.follow; this.tail.setAttribute("aria-pressed", this.follow); if (this.follow) this.zoom(null); } }, "Follow live");
+    this.reset = h("button", { type: "button", class: "link", hidden: true, onclick: () => this.zoom(null) },
+      "Show all");
+    this.tail = h("button", { type: "button", class: "toggle", "aria-pressed": "true",
+      title: "Keep the newest in sight", onclick: () => { this.follow = !this.follow;
+      this.tail.setAttribute("aria-pressed", this.follow); if (this.follow) this.zoom(null); } }, "Follow live");
     this.element = h("section", { class: "panel timeline", "aria-label": "Timeline" },
-      h("h2", {}, "Tokens in the window", h("span", { class: "gap" }), this.reset, this.tail, h("span", { class: "choice", role: "group", "aria-label": "Horizontal axis" }, ways)), this.plot);
+      h("h2", {}, "Tokens in the window", h("span", { class: "gap" }), this.reset, this.tail,
+        h("span", { class: "choice", role: "group", "aria-label": "Horizontal axis" }, ways)), this.plot);
     this.data = { points: [], folds: [], marks: [] };
     this.plot.addEventListener("pointermove", (event) => this.moved(event));
     this.plot.addEventListener("pointerleave", () => { this.cross.hidden = true; if (!this.from) card.away(); });
@@ -97,7 +105,8 @@ export class Timeline {
     if (this.range) return this.range;
     const { points, folds, marks } = this.data;
     if (this.by === "calls") return [0, Math.max(1, points.length - 1)];
-    const times = [points[0]?.[0], points.at(-1)?.[0], folds[0]?.time, folds.at(-1)?.time, marks[0]?.time, marks.at(-1)?.time].filter(Number.isFinite);
+    const times = [points[0]?.[0], points.at(-1)?.[0], folds[0]?.time, folds.at(-1)?.time, marks[0]?.time,
+      marks.at(-1)?.time].filter(Number.isFinite);
     const [from, to] = [Math.min(...times), Math.max(...times)];
     return times.length ? [from, Math.max(to, from + 0.01)] : [0, 1];
   }
@@ -119,7 +128,8 @@ export class Timeline {
     const family = getComputedStyle(this.plot).fontFamily;
     this.room = width - LEFT - RIGHT;
     const last = points.at(-1) ?? [];
-    const lines = [["window", last[2] ?? this.data.window], ["budget", last[4]], ["trigger", last[3]]].filter(([, at]) => at > 0);
+    const lines = [["window", last[2] ?? this.data.window], ["budget", last[4]],
+      ["trigger", last[3]]].filter(([, at]) => at > 0);
     let peak = 1;
     for (const point of points) peak = Math.max(peak, point[1]);
     this.most = Math.max(peak, ...lines.map(([, at]) => at)) * 1.06;
@@ -184,7 +194,8 @@ export class Timeline {
       pen.fillStyle = dim;
       pen.textAlign = "center";
       pen.font = `13px ${family}`;
-      pen.fillText("No token estimate yet. The curve begins with the session's next preflight.", LEFT + this.room / 2, HIGH / 2);
+      pen.fillText("No token estimate yet. The curve begins with the session's next preflight.", LEFT + this.room / 2,
+        HIGH / 2);
     }
     this.place();
   }
@@ -216,13 +227,15 @@ export class Timeline {
     };
     if (this.by === "calls") {
       const by = Math.max(1, nice(to - from, this.room / 90));
-      for (let call = Math.ceil(from / by) * by; call <= to; call += by) put(call, call === 0 ? "call 1" : whole(call + 1));
+      for (let call = Math.ceil(from / by) * by; call <= to; call += by) put(call,
+        call === 0 ? "call 1" : whole(call + 1));
       return;
     }
     const by = STEPS.find((one) => one >= (to - from) / (this.room / 96)) ?? 604_800;
     const zone = new Date(from * 1000).getTimezoneOffset() * 60;
     for (let time = Math.ceil((from - zone) / by) * by + zone; time <= to; time += by) {
-      put(time, by >= 86_400 ? day(time) : by >= 60 ? clock(time, "m") : by >= 1 ? clock(time) : `${clock(time, "ms").slice(6, by >= 0.1 ? 11 : 12)} s`);
+      put(time, by >= 86_400 ? day(time) : by >= 60 ? clock(time, "m") : by >= 1 ? clock(time)
+        : `${clock(time, "ms").slice(6, by >= 0.1 ? 11 : 12)} s`);
     }
   }
 
@@ -261,10 +274,16 @@ export class Timeline {
       if (!near) edge = at;
       const state = fold.undone ? " undone" : fold.fallback ? " fallen" : "";
       return h("button", {
-        type: "button", class: `mark${near ? " small" : ""}${state}`, "data-step": fold.step, tabindex: (chosen ? String(fold.step) === chosen : index === 0) ? 0 : -1,
-        "aria-label": `Fold ${fold.step}: ${fold.reason ?? ""}, ${whole(fold.before)} to ${whole(fold.after)} tokens`, style: { left: `${at}px` },
-        onclick: () => this.open(fold.step), onpointermove: (event) => { event.stopPropagation(); this.cross.hidden = true; card.over(`fold-${fold.step}`, event, () => told(fold), 0); }, onpointerleave: () => card.away(),
-        onfocus: (event) => { if (!event.target.matches(":focus-visible")) return; const box = event.target.getBoundingClientRect(); card.over(`fold-${fold.step}`, { clientX: box.right, clientY: box.bottom }, () => told(fold), 0); }, onblur: () => card.away(),
+        type: "button", class: `mark${near ? " small" : ""}${state}`, "data-step": fold.step,
+          tabindex: (chosen ? String(fold.step) === chosen : index === 0) ? 0 : -1,
+        "aria-label": `Fold ${fold.step}: ${fold.reason ?? ""}, ${whole(fold.before)} to ${whole(fold.after)} tokens`,
+          style: { left: `${at}px` },
+        onclick: () => this.open(fold.step), onpointermove: (event) => { event.stopPropagation();
+          this.cross.hidden = true; card.over(`fold-${fold.step}`, event, () => told(fold), 0); },
+          onpointerleave: () => card.away(),
+        onfocus: (event) => { if (!event.target.matches(":focus-visible")) return;
+          const box = event.target.getBoundingClientRect(); card.over(`fold-${fold.step}`,
+          { clientX: box.right, clientY: box.bottom }, () => told(fold), 0); }, onblur: () => card.away(),
       }, near ? "" : String(fold.step));
     });
     let wedge = -99;
@@ -273,7 +292,10 @@ export class Timeline {
       const show = mark.kind === "error" || at - wedge >= 5;
       if (show) wedge = at;
       return show;
-    }).slice(-400).map((mark) => h("span", { class: `flag ${mark.kind}`, "data-kind": mark.kind, style: { left: `${this.x(this.unit(mark.time))}px` }, onpointermove: (event) => { event.stopPropagation(); this.cross.hidden = true; card.over(mark, event, () => flagged(mark), 0); }, onpointerleave: () => card.away() }, mark.kind === "error" ? "✕" : "!"));
+    }).slice(-400).map((mark) => h("span", { class: `flag ${mark.kind}`, "data-kind": mark.kind,
+      style: { left: `${this.x(this.unit(mark.time))}px` }, onpointermove: (event) => { event.stopPropagation();
+      this.cross.hidden = true; card.over(mark, event, () => flagged(mark), 0); },
+      onpointerleave: () => card.away() }, mark.kind === "error" ? "✕" : "!"));
     this.marks.replaceChildren(...buttons, ...flags);
     if (chosen) this.marks.querySelector(`[data-step="${CSS.escape(chosen)}"]`)?.focus();
   }
@@ -301,21 +323,25 @@ export class Timeline {
     if (this.from !== undefined && this.from !== null) {
       const [low, high] = [Math.min(this.from, unit), Math.max(this.from, unit)];
       this.pick.hidden = this.x(high) - this.x(low) < 4;
-      styled(this.pick, { left: `${this.x(low)}px`, width: `${this.x(high) - this.x(low)}px`, top: `${TOP}px`, height: `${HIGH - TOP - BOTTOM}px` });
+      styled(this.pick, { left: `${this.x(low)}px`, width: `${this.x(high) - this.x(low)}px`, top: `${TOP}px`,
+        height: `${HIGH - TOP - BOTTOM}px` });
       return;
     }
     let index = this.by === "calls" ? Math.round(unit) : 0;
     if (this.by === "time") {
       let [low, high] = [0, points.length - 1];
-      while (low < high) { const middle = (low + high) >> 1; if (points[middle][0] < unit) low = middle + 1; else high = middle; }
+      while (low < high) { const middle = (low + high) >> 1; if (points[middle][0] < unit) low = middle + 1;
+        else high = middle; }
       index = low > 0 && unit - points[low - 1][0] < points[low][0] - unit ? low - 1 : low;
     }
     const point = points[index];
     if (!point) return;
     this.cross.hidden = false;
-    styled(this.cross, { left: `${this.x(this.by === "time" ? point[0] : index)}px`, top: `${TOP}px`, height: `${HIGH - TOP - BOTTOM}px`, "--y": `${this.y(point[1]) - TOP}px` });
+    styled(this.cross, { left: `${this.x(this.by === "time" ? point[0] : index)}px`, top: `${TOP}px`,
+      height: `${HIGH - TOP - BOTTOM}px`, "--y": `${this.y(point[1]) - TOP}px` });
     card.over(`point-${index}`, event, () => h("div", {},
-      h("header", {}, h("b", {}, `${whole(point[1])} tokens`), point[2] > 0 && h("span", { class: "dim" }, `${Math.round((100 * point[1]) / point[2])} % of the window`)),
+      h("header", {}, h("b", {}, `${whole(point[1])} tokens`), point[2] > 0
+        && h("span", { class: "dim" }, `${Math.round((100 * point[1]) / point[2])} % of the window`)),
       h("p", { class: "dim" }, `${day(point[0])} ${clock(point[0], "ms")}`)), 0);
   }
 
@@ -344,16 +370,21 @@ function lopsided({ points, folds }) {
 }
 
 function told(fold) {
-  const row = (name, value, kind) => value !== null && value !== undefined && h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: kind }, value));
-  return h("div", {}, h("header", {}, h("b", {}, `Fold ${fold.step}`), fold.undone && h("span", { class: "chip warn" }, "undone"), fold.fallback && h("span", { class: "chip warn" }, visible(fold.fallback))),
+  const row = (name, value, kind) => value !== null && value !== undefined
+    && h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: kind }, value));
+  return h("div", {}, h("header", {}, h("b", {}, `Fold ${fold.step}`),
+    fold.undone && h("span", { class: "chip warn" }, "undone"), fold.fallback
+    && h("span", { class: "chip warn" }, visible(fold.fallback))),
     h("table", {}, h("tbody", {},
       row("why", visible([fold.reason, fold.note && `“${fold.note}”`].filter(Boolean).join(" "))),
       row("tokens", `${whole(fold.before)} → ${whole(fold.after)}`),
-      Number.isFinite(fold.messages_before) && row("messages", `${whole(fold.messages_before)} → ${whole(fold.messages_after)}`),
+      Number.isFinite(fold.messages_before)
+        && row("messages", `${whole(fold.messages_before)} → ${whole(fold.messages_after)}`),
       Number.isFinite(fold.score) && row("fidelity", fold.score.toFixed(0), `grade ${grade(fold.score)}`),
       Number.isFinite(fold.cost_usd) && row("price", money(fold.cost_usd)),
       Number.isFinite(fold.duration) && row("took", lasted(fold.duration)),
       row("at", clock(fold.time)))));
 }
 
-const flagged = (mark) => h("div", {}, h("header", {}, h("b", { class: mark.kind }, visible(mark.title)), h("span", { class: "dim" }, clock(mark.time))), h("p", {}, visible(mark.detail)));
+const flagged = (mark) => h("div", {}, h("header", {}, h("b", { class: mark.kind }, visible(mark.title)),
+  h("span", { class: "dim" }, clock(mark.time))), h("p", {}, visible(mark.detail)));

@@ -6,7 +6,8 @@ import { h, oneLine, whole, lasted, clock, Rows } from "./dom.js";
 
 const RUN = 3;
 const idle = (node) => node.row.name === "preflight" && node.row.status === "ok" && !node.failed;
-const took = (row) => (Number.isFinite(row.started) && Number.isFinite(row.ended) ? Math.max(0, row.ended - row.started) : NaN);
+const took = (row) => (Number.isFinite(row.started) && Number.isFinite(row.ended) ? Math.max(0, row.ended - row.started)
+  : NaN);
 const plain = (name) => oneLine(name).replace(/^compact\./, "");
 const earlier = (one, other) => (one.row.started ?? 0) - (other.row.started ?? 0) || one.row.id - other.row.id;
 
@@ -21,15 +22,20 @@ export class Tree {
     this.rows = new Rows({
       label: "Spans", role: "tree", item: "treeitem", empty: this.note, draw: (line) => this.draw(line),
       choose: (line) => { if (line.node) choose(line.node.row); },
-      open: (line, index, event) => { if (!line.node || event.target.closest?.(".twist") || event.type === "keydown") this.toggle(line); },
+      open: (line, index, event) => { if (!line.node || event.target.closest?.(".twist")
+        || event.type === "keydown") this.toggle(line); },
       keys: (event, line, index) => this.keyed(event, line, index),
     });
     this.ticks = h("div", { class: "ticks" });
     this.count = h("span", { class: "count" });
-    this.ways = [["all", "All"], ["folds", "Folds"], ["errors", "Errors"]].map(([id, name]) => h("button", { type: "button", "data-show": id, "aria-pressed": id === "all", onclick: () => this.only(id) }, name));
+    this.ways = [["all", "All"], ["folds", "Folds"], ["errors", "Errors"]].map(([id, name]) =>
+      h("button", { type: "button", "data-show": id, "aria-pressed": id === "all", onclick: () => this.only(id) },
+      name));
     this.element = h("section", { class: "panel spans", "aria-label": "Span tree" },
-      h("h2", {}, "Spans", this.count, h("span", { class: "gap" }), h("span", { class: "choice", role: "group", "aria-label": "Which spans" }, this.ways)),
-      h("div", { class: "tree-head", "aria-hidden": "true" }, h("span", {}, "Name"), h("span", {}, "What it says"), h("span", { class: "right" }, "Took"), this.ticks),
+      h("h2", {}, "Spans", this.count, h("span", { class: "gap" }), h("span",
+        { class: "choice", role: "group", "aria-label": "Which spans" }, this.ways)),
+      h("div", { class: "tree-head", "aria-hidden": "true" }, h("span", {}, "Name"), h("span", {}, "What it says"),
+        h("span", { class: "right" }, "Took"), this.ticks),
       this.note, this.rows.element);
   }
 
@@ -68,7 +74,8 @@ export class Tree {
     }
     this.roots.sort(earlier);
     const { element } = this.rows;
-    const end = element.scrollTop + element.clientHeight >= element.scrollHeight - 40 && !element.contains(document.activeElement);
+    const end = element.scrollTop + element.clientHeight >= element.scrollHeight - 40
+      && !element.contains(document.activeElement);
     this.flatten();
     if (end && this.follow?.() && this.rows.items.length > 20) element.scrollTop = element.scrollHeight;
   }
@@ -82,13 +89,15 @@ export class Tree {
   }
 
   wanted(node) {
-    return this.show === "all" || (this.show === "folds" ? /^fold\b/.test(node.row.name) : node.failed || node.row.name === "compact.warning" || node.children.some((child) => child.row.name === "compact.warning"));
+    return this.show === "all" || (this.show === "folds" ? /^fold\b/.test(node.row.name) : node.failed
+      || node.row.name === "compact.warning" || node.children.some((child) => child.row.name === "compact.warning"));
   }
 
   flatten() {
     const lines = [];
     const add = (node, level) => {
-      const open = this.isOpen(node.row.span_id, level === 1 && (/^fold\b/.test(node.row.name) || node.failed) && this.roots.length < 5000);
+      const open = this.isOpen(node.row.span_id, level === 1 && (/^fold\b/.test(node.row.name) || node.failed)
+        && this.roots.length < 5000);
       lines.push({ key: node.row.span_id, node, level, open: node.children.length ? open : undefined });
       if (open) node.children.forEach((child) => add(child, level + 1));
     };
@@ -130,16 +139,20 @@ export class Tree {
     const [from, to] = this.range ?? this.whole ?? [0, 1];
     if (!Number.isFinite(from)) return this.ticks.replaceChildren();
     const detail = to - from < 2 ? "ms" : "s";
-    this.ticks.replaceChildren(...(detail === "ms" ? [0, 1] : [0, 0.5, 1]).map((share) => h("span", { style: { left: `${100 * share}%` } }, share === 0 ? clock(from, detail) : `+${lasted((to - from) * share)}`)));
+    this.ticks.replaceChildren(...(detail === "ms" ? [0, 1] : [0, 0.5, 1]).map((share) =>
+      h("span", { style: { left: `${100 * share}%` } }, share === 0 ? clock(from, detail)
+      : `+${lasted((to - from) * share)}`)));
   }
 
   bar(started, ended, kind) {
     const [from, to] = this.range ?? this.whole;
     if (!Number.isFinite(started) || to <= from) return null;
     const [left, right] = [(started - from) / (to - from), ((ended ?? started) - from) / (to - from)];
-    if (right < 0 || left > 1) return h("i", { class: "outside", style: left > 1 ? { right: "0" } : { left: "0" } }, left > 1 ? "›" : "‹");
+    if (right < 0 || left > 1) return h("i", { class: "outside", style: left > 1 ? { right: "0" } : { left: "0" } },
+      left > 1 ? "›" : "‹");
     const start = Math.max(0, left);
-    return h("i", { class: `span-bar ${kind}`, style: { left: `min(${100 * start}%, 100% - 3px)`, width: `${100 * (Math.min(1, right) - start)}%` } });
+    return h("i", { class: `span-bar ${kind}`, style: { left: `min(${100 * start}%, 100% - 3px)`,
+      width: `${100 * (Math.min(1, right) - start)}%` } });
   }
 
   draw({ node, run, level, open }) {
@@ -147,15 +160,22 @@ export class Tree {
     if (run) {
       const [first, last] = [run[0].row, run.at(-1).row];
       const row = h("div", { class: "span run", "aria-level": 1, "aria-expanded": open },
-        h("span", { class: "label", style: { "--level": 0 } }, twist, h("span", { class: "kind none" }), `${whole(run.length)} preflights`),
-        h("span", { class: "brief" }, "nothing due"), h("span", { class: "took" }, lasted(run.reduce((sum, one) => sum + (took(one.row) || 0), 0))),
+        h("span", { class: "label", style: { "--level": 0 } }, twist, h("span", { class: "kind none" }),
+          `${whole(run.length)} preflights`),
+        h("span", { class: "brief" }, "nothing due"), h("span", { class: "took" },
+          lasted(run.reduce((sum, one) => sum + (took(one.row) || 0), 0))),
         h("span", { class: "lane" }, this.bar(first.started, last.ended, "idle")));
       return row;
     }
     const { row, failed } = node;
-    const kind = row.status === "error" ? "error" : row.kind === "llm" ? "llm" : /^fold\b/.test(row.name) ? "fold" : row.name === "compact.warning" ? "warning" : "step";
-    return h("div", { class: `span ${kind}${failed ? " failed" : ""}`, "aria-level": level, "aria-expanded": open, "data-span": row.span_id },
-      h("span", { class: "label", style: { "--level": level - 1 } }, twist, h("span", { class: `kind ${kind}`, title: kind === "llm" ? "a model's answer" : kind }), h("span", { class: "name" }, plain(row.name) || "(no name)"), failed && h("span", { class: "bang", title: "an error" }, "✕")),
+    const kind = row.status === "error" ? "error" : row.kind === "llm" ? "llm" : /^fold\b/.test(row.name) ? "fold"
+      : row.name === "compact.warning" ? "warning" : "step";
+    return h("div", { class: `span ${kind}${failed ? " failed" : ""}`, "aria-level": level, "aria-expanded": open,
+      "data-span": row.span_id },
+      h("span", { class: "label", style: { "--level": level - 1 } }, twist,
+        h("span", { class: `kind ${kind}`, title: kind === "llm" ? "a model's answer" : kind }),
+        h("span", { class: "name" }, plain(row.name) || "(no name)"),
+        failed && h("span", { class: "bang", title: "an error" }, "✕")),
       h("span", { class: "brief", dir: "auto" }, oneLine(row.brief)),
       h("span", { class: "took" }, Number.isFinite(row.ended) ? took(row) > 0 ? lasted(took(row)) : "" : "running"),
       h("span", { class: "lane" }, this.bar(row.started, row.ended, kind)));
@@ -177,7 +197,8 @@ export class Tree {
     }
     if (event.key === "ArrowLeft" || event.key === "h") {
       if (line.open) return this.toggle(line, false);
-      for (let at = index - 1; at >= 0; at -= 1) if (this.rows.items[at].level < line.level) { this.rows.select(at); break; }
+      for (let at = index - 1; at >= 0; at -= 1) if (this.rows.items[at].level < line.level) { this.rows.select(at);
+        break; }
       return true;
     }
     return false;
