@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Set
-from dataclasses import replace
 from typing import Any
 
 from .._events import Event, Sink
@@ -65,7 +64,7 @@ class _Redacting:
         if event.name == "compact.archival":
             # Ours, and how an auditor finds a file: to a user's pattern a hash may look like a secret.
             data = data | {field: event.data[field] for field in ("key", "sha256") if field in event.data}
-        self._sink(replace(event, session_id=clean(event.session_id), data=data))
+        self._sink(event._replace(session_id=clean(event.session_id), data=data))
 
     def close(self) -> None:
         close = getattr(self._sink, "close", None)

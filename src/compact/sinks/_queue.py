@@ -27,7 +27,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -404,7 +403,7 @@ def _cleaned(entry: list[Any]) -> Event | None:
     clean: list[Event] = []
     with suppress(Exception):
         if redactor is None:
-            clean.append(replace(event, data=plain(event.data)))
+            clean.append(event._replace(data=plain(event.data)))
         else:
             redacting(clean.append, redactor)(event)
     entry[0], entry[2] = (clean[0] if clean else None), _CLEAN

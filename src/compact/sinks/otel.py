@@ -14,7 +14,6 @@ is taken down where the agent runs. Providers and connections belong to one proc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -43,11 +42,16 @@ _SCORES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100)
 Scalar = str | bool | int | float
 
 
-@dataclass(frozen=True, slots=True)
 class _Placed(Event):
     """The first event of a call, with the span that was current where it happened."""
 
-    parent: SpanContext = field(kw_only=True)
+    parent: SpanContext
+
+    def _replace(self, **changed: Any) -> _Placed:
+        """The same place, told otherwise: redaction must not lose it."""
+        other: _Placed = super()._replace(**changed)
+        other.parent = self.parent
+        return other
 
 
 class OtelSink(Queued):
@@ -99,8 +103,8 @@ class OtelSink(Queued):
         if event.name == "compact.token_estimate":
             parent = self._current_span().get_span_context()
             if parent.is_valid:
-                name, session, step, time = event.name, event.session_id, event.step, event.time
-                event = _Placed(name, session, step, time, event.duration, event.status, event.data, parent=parent)
+                event = _Placed(*event)
+                event.parent = parent
         super()._put(redactor, event)
 
     def _export(self, events: Sequence[Event]) -> None:

@@ -270,13 +270,13 @@ export class Timeline {
     let edge = -99;
     const buttons = folds.map((fold, index) => {
       const at = this.x(this.unit(fold.time));
-      const near = at - edge < 20 && folds.length > 12;
+      const near = at - edge < 27;
       if (!near) edge = at;
       const state = fold.undone ? " undone" : fold.fallback ? " fallen" : "";
       return h("button", {
         type: "button", class: `mark${near ? " small" : ""}${state}`, "data-step": fold.step,
           tabindex: (chosen ? String(fold.step) === chosen : index === 0) ? 0 : -1,
-        "aria-label": `Fold ${fold.step}: ${fold.reason ?? ""}, ${whole(fold.before)} to ${whole(fold.after)} tokens`,
+        "aria-label": `Fold ${fold.step}: ${fold.reason ?? ""}, ${whole(fold.before)} to ${whole(fold.after)} tokens${fold.fallback ? `, fell back: ${fold.fallback}` : ""}`,
           style: { left: `${at}px` },
         onclick: () => this.open(fold.step), onpointermove: (event) => { event.stopPropagation();
           this.cross.hidden = true; card.over(`fold-${fold.step}`, event, () => told(fold), 0); },

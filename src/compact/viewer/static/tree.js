@@ -77,7 +77,7 @@ export class Tree {
     const end = element.scrollTop + element.clientHeight >= element.scrollHeight - 40
       && !element.contains(document.activeElement);
     this.flatten();
-    if (end && this.follow?.() && this.rows.items.length > 20) element.scrollTop = element.scrollHeight;
+    if (end && this.follow?.()) element.scrollTop = element.scrollHeight;
   }
 
   fail(node) {
@@ -139,9 +139,8 @@ export class Tree {
     const [from, to] = this.range ?? this.whole ?? [0, 1];
     if (!Number.isFinite(from)) return this.ticks.replaceChildren();
     const detail = to - from < 2 ? "ms" : "s";
-    this.ticks.replaceChildren(...(detail === "ms" ? [0, 1] : [0, 0.5, 1]).map((share) =>
-      h("span", { style: { left: `${100 * share}%` } }, share === 0 ? clock(from, detail)
-      : `+${lasted((to - from) * share)}`)));
+    const ends = [["0", clock(from, detail)], ["100%", `+${lasted(to - from)}`]];
+    this.ticks.replaceChildren(...ends.map(([left, label]) => h("span", { style: { left } }, label)));
   }
 
   bar(started, ended, kind) {
