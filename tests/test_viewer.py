@@ -618,6 +618,19 @@ def test_a_session_made_anew_is_read_anew() -> None:
             until(lambda: [(step, True) for step in range(1, folds + 1)] == shown())  # noqa: B023
 
 
+def test_a_session_weighs_what_its_newest_estimate_says() -> None:
+    """The list of sessions and the timeline say the same, however spans overtake each other."""
+    keep("s", folds=2)
+    with CompactManager(config()) as manager:
+        manager.preflight("s", chat("suaua", words=30))
+        manager.manual_compact("s", chat("sua", words=300) * 3)
+        manager.preflight("s", chat("suauau", words=50))
+    with running(config()) as address:
+        asked = Asked(address)
+        (one,) = until(lambda: [s for s in asked.get("/api/sessions")["sessions"] if s["spans"]])
+        assert one["tokens"] == asked.get("/api/timeline", session="s")["points"][-1][1]
+
+
 def test_folds_without_events_are_shown_from_their_records() -> None:
     """The events may be lost: the records still tell the timeline what it needs."""
     keep("s", folds=2)

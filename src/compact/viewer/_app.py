@@ -35,7 +35,7 @@ __all__ = ["Viewer"]
 _PING = 15.0
 _AT_ONCE = 500
 """Rows in one message of the stream."""
-_PATIENCE = 0.4
+_PATIENCE = 0.15
 """Seconds that an answer waits for news of the archive; what comes later comes by the stream."""
 _TYPES = {
     ".html": "text/html; charset=utf-8",

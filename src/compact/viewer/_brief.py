@@ -78,7 +78,7 @@ def _asked(data: Data) -> str:
     cost = _number(data, "cost_usd")
     money = "" if cost is None else f" · ${cost:.4f}"
     return (
-        f"{data.get('model')} · {data.get('kind')} · {_n(data, 'input_tokens')} → {_n(data, 'output_tokens')} tokens"
+        f"{data.get('model', 'summarizer')} · {data.get('kind')} · {_n(data, 'input_tokens')} → {_n(data, 'output_tokens')} tokens"
         f"{money}{_took(data)}"
     )
 

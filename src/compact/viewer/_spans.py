@@ -45,16 +45,17 @@ CREATE INDEX IF NOT EXISTS by_session ON spans (session, id);
 CREATE INDEX IF NOT EXISTS marks ON spans (session, ended) WHERE mark IS NOT NULL;
 CREATE TABLE IF NOT EXISTS sessions (
     session TEXT PRIMARY KEY, spans INTEGER, folds INTEGER, saved INTEGER, errors INTEGER, warnings INTEGER,
-    first REAL, last REAL, tokens INTEGER, window INTEGER
+    first REAL, last REAL, tokens INTEGER, window INTEGER, told REAL
 );
 CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, session TEXT, stamp TEXT);
 CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON spans BEGIN
-    INSERT OR IGNORE INTO sessions VALUES (new.session, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL);
+    INSERT OR IGNORE INTO sessions VALUES (new.session, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL);
     UPDATE sessions SET spans = spans + 1,
         folds = folds + (new.saved IS NOT NULL), saved = saved + ifnull(new.saved, 0),
         errors = errors + (new.grade = 2), warnings = warnings + (new.grade = 1),
         first = min(ifnull(first, new.started), ifnull(new.started, first)),
-        tokens = CASE WHEN ifnull(last, 0) <= ifnull(new.ended, 0) THEN ifnull(new.tokens, tokens) ELSE tokens END,
+        tokens = CASE WHEN ifnull(told, 0) <= ifnull(new.ended, 0) THEN ifnull(new.tokens, tokens) ELSE tokens END,
+        told = CASE WHEN new.tokens IS NULL THEN told ELSE max(ifnull(told, new.ended), ifnull(new.ended, told)) END,
         window = ifnull(new.window, window),
         last = max(ifnull(last, new.ended), ifnull(new.ended, last)) WHERE session = new.session;
 END;
