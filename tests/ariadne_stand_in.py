@@ -12,8 +12,9 @@ Must never: import `compact`, or be kinder than the real one.
     a string in `data` over 100 KiB, a name over 1 KiB                          200, cut; arrays are not walked
     not JSON                                                                    500
 
-Modes besides "strict": "500", "redirect", "drip" (one byte a second), "flood" (a reply of 100 MB), "silent" (takes a
-request and never answers), "closing" (every answer is the connection's last, and it does not say so).
+Modes besides "strict": "500", "413" (to any size, and the connection stays), "redirect", "drip" (one byte a second),
+"flood" (a reply of 100 MB), "silent" (takes a request and never answers), "closing" (every answer is the connection's
+last, and it does not say so).
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class StandIn:
         self.mode = mode
         self.refusing = refusing or (lambda event: False)
         """Events that it calls malformed besides those that are."""
+        self.stumbling: Callable[[dict[str, Any]], bool] = lambda event: False
+        """Events that it answers 500 to."""
         self.accepted: list[dict[str, Any]] = []
         self.arrived: list[float] = []
         """When each of `accepted` came."""
@@ -137,6 +140,8 @@ class StandIn:
             if not isinstance(batch, list):
                 raise Malformed("batch")
             events = [self._checked(event) for event in batch]
+            if any(self.stumbling(event) for event in events):
+                return 500, {"error": "Internal server error"}
         except Malformed as error:
             return 400, {"success": False, "error": str(error)}
         with self._changed:
@@ -246,6 +251,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, answer: Any, **headers: str) -> None:
         said = json.dumps(answer).encode()
+        stand_in = self.server.stand_in
+        self.close_connection = self.close_connection or stand_in.mode == "closing"
+        with stand_in._changed:  # noted first: whoever reads the answer may ask at once
+            stand_in.answers.append(status)
+            stand_in._changed.notify_all()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(said)))
@@ -254,11 +264,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(said)
         self.wfile.flush()
-        stand_in = self.server.stand_in
-        self.close_connection = self.close_connection or stand_in.mode == "closing"
-        with stand_in._changed:
-            stand_in.answers.append(status)
-            stand_in._changed.notify_all()
+
+    def _413(self) -> None:
+        self._answer(413, {"error": "Payload too large"})
 
     def _500(self) -> None:
         self._answer(500, {"error": "Internal server error"})

@@ -435,8 +435,8 @@ def measured(script: str, *arguments: str) -> list[float]:
     [
         pytest.param("none", "1000", "2500", "sua", id="a few thousand"),
         pytest.param("none", "2000", "10000", "sua", marks=pytest.mark.slow, id="ten thousand"),
-        pytest.param("fs", "540", "640", "s" + "ua" * 20, marks=pytest.mark.slow, id="folded and archived"),
-        pytest.param("none", "540", "640", "s" + "ua" * 20, marks=pytest.mark.slow, id="folded, no archive"),
+        pytest.param("fs", "540", "640", "s" + "ua" * 12, marks=pytest.mark.slow, id="folded and archived"),
+        pytest.param("none", "540", "640", "s" + "ua" * 12, marks=pytest.mark.slow, id="folded, no archive"),
     ],
 )
 def test_idle_sessions_cost_little(adapter: str, first: str, last: str, pattern: str) -> None:

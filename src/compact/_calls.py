@@ -21,7 +21,7 @@ from typing import Any
 
 from ._events import Event
 
-__all__ = ["Call", "Calls", "Span", "all_spans", "event_of", "spans_of", "stamp", "trace_of"]
+__all__ = ["Call", "Calls", "Span", "all_spans", "event_of", "has_times", "spans_of", "stamp", "trace_of"]
 
 _SESSIONS = 1_000
 """Sessions whose newest call is remembered; a call forgotten costs its later events their place in the tree."""
@@ -118,10 +118,16 @@ class Calls:
             if len(self._open) > _SESSIONS:
                 self._open.popitem(last=False)
         call = self._open.get(event.session_id)
-        if call is None or (call.events and call.done and not call.refused_by(event)):
+        if call is None:
+            return None
+        if call.events and call.done and not call.refused_by(event):
+            del self._open[event.session_id]
             return None
         self._open.move_to_end(event.session_id)
         call.events.append(event)
+        # It holds its summary, so it is forgotten once nothing can follow; a decision may yet be followed by a refusal.
+        if call.done and event.name != "compact.trigger_decision":
+            del self._open[event.session_id]
         return call
 
     def still_open(self) -> Iterator[Call]:
@@ -222,6 +228,14 @@ def _told(call: Call) -> dict[str, Any]:
     if call.failure is not None:
         data |= {name: call.failure.get(name) for name in ("error_type", "message", "fallback")}
     return data
+
+
+def has_times(event: Event) -> bool:
+    """Whether there are stamps for its start and its end: not for NaN, or the year 0."""
+    try:
+        return bool(stamp(event.time - event.duration) and stamp(event.time))
+    except (ValueError, OverflowError, OSError):
+        return False
 
 
 def stamp(seconds: float) -> str:

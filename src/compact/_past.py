@@ -158,8 +158,13 @@ class Past:
     def _forget(self, place: str, session_id: str | None) -> Forgotten:
         keys = tuple(self._archive.delete(place))
         self._index.forget(place)  # last: a search under way would make it anew from what is being deleted
-        if self._folder is not None and session_id is not None:
-            forget_seen(self._folder, session_id)
+        if self._folder is not None:
+            names = (
+                ()
+                if session_id is None
+                else (session_id, self._archive.as_kept({"session_id": session_id})["session_id"])
+            )
+            forget_seen(self._folder, place, names)
         return Forgotten(session_id, keys)
 
     # -- the parts ---------------------------------------------------------------------------------------------------

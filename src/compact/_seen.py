@@ -6,6 +6,7 @@ Owns: where that is kept, and forgetting a session there. Must never: read a spa
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -15,14 +16,24 @@ SEEN = Path(".view", "spans.sqlite")
 """The viewer's database in an archive's folder."""
 
 
-def forget_seen(folder: Path, session_id: str) -> None:
-    """Delete a session from the viewer's database. One that is running holds it, and drops the session by itself."""
+def forget_seen(folder: Path, place: str, names: Iterable[str]) -> None:
+    """Delete a session from the viewer's database: what came from its place, and what is known by one of its names.
+
+    A name that the database knows for another place stays: ids that hold secrets may look the same without them. A
+    viewer that is running holds the database, and drops the session by itself.
+    """
     path = folder / SEEN
     if not path.is_file() or path.is_symlink() or path.parent.is_symlink():
         return
-    session = session_id.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0.2, isolation_level=None)) as db:
         db.execute("PRAGMA secure_delete = ON")
-        db.execute("DELETE FROM spans WHERE session = ?", (session,))
-        db.execute("DELETE FROM files WHERE session = ?", (session,))
+        files = db.execute("SELECT name, session FROM files").fetchall()
+        # A file is noted as the archive, a newline, and its key in there.
+        own = [file for file in files if file[0].rpartition("\n")[2].startswith(f"{place}/")]
+        others = {session for name, session in files if (name, session) not in own}
+        named = {name.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for name in names}
+        for session in named - others | {session for _, session in own}:
+            db.execute("DELETE FROM spans WHERE session = ?", (session,))
+        for name, _ in own:
+            db.execute("DELETE FROM files WHERE name = ?", (name,))
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -118,16 +118,19 @@ def view(
 
     Example:  compact view .compact/archive --open
     """
+    token = token or None
 
     def started(address: str, shown: str) -> None:
+        # With a token the variable stands for it: a shell puts it in, and the line can be shown to anybody.
+        url = address if token is None else address.replace("://", "://token:$COMPACT_VIEW_TOKEN@")
         typer.echo(
             f"{address} shows {shown}; to follow an agent live, start it with "
-            f"COMPACT_TRACING_ARIADNE_URL={address} (Ctrl-C ends)"
+            f"COMPACT_TRACING_ARIADNE_URL={url} (Ctrl-C ends)"
         )
         if open_:
             typer.launch(address if token is None else f"{address}/?{urlencode({'token': token})}")
 
-    serve(CompactConfig.load(config), source, host=host, port=port, token=token or None, db=db, started=started)
+    serve(CompactConfig.load(config), source, host=host, port=port, token=token, db=db, started=started)
 
 
 def _manager(config: Path | None, path: Path | None) -> CompactManager:

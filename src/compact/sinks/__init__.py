@@ -1,6 +1,7 @@
 """What every sink needs: an event as one line of JSON, and redaction in front of any sink.
 
-Owns: `event_json`, `plain`, `redacting`. Must never: open a file or a socket, or raise because of what an event holds.
+Owns: `event_json`, `plain`, `described`, `redacting`.
+Must never: open a file or a socket, or raise because of what an event holds.
 
 Rules:
 - A sink is any callable that takes an `Event`; one with a `close()` is closed with the manager.
@@ -17,7 +18,7 @@ from typing import Any
 from .._events import Event, Sink
 from .._redact import Redactor
 
-__all__ = ["event_json", "plain", "redacting"]
+__all__ = ["described", "event_json", "plain", "redacting"]
 
 _DEEPEST = 100
 _LARGEST_BITS = 1024
@@ -80,7 +81,7 @@ def _plain(value: Any, above: frozenset[int]) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)
     if not isinstance(value, (Mapping, list, tuple, Set)):
-        return _described(value)
+        return described(value)
     if id(value) in above:
         return f"<{type(value).__name__} inside itself>"
     if len(above) >= _DEEPEST:
@@ -94,22 +95,23 @@ def _plain(value: Any, above: frozenset[int]) -> Any:
         return [_plain(item, inside) for item in value]
     except Exception:
         # A container that cannot be walked is still worth a line.
-        return _described(value)
+        return described(value)
 
 
 def _deep(value: Any) -> str:
     """What lies too deep to be walked, as JSON in a text: nothing is lost, and a redactor can read it."""
     try:
-        return json.dumps(value, default=_described)
+        return json.dumps(value, default=described)
     except Exception:
         return f"<{type(value).__name__} nested deeper than {_DEEPEST}>"
 
 
 def _key(key: Any) -> str:
-    return key if isinstance(key, str) else _described(key)
+    return key if isinstance(key, str) else described(key)
 
 
-def _described(value: Any) -> str:
+def described(value: Any) -> str:
+    """Its `repr`, whatever that does."""
     try:
         return repr(value)
     except Exception:

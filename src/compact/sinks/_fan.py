@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from .._events import Event, Sink
 from .._policy import TracingPolicy
 from .._redact import Redactor
-from . import plain, redacting
+from . import described, plain, redacting
 from ._queue import Queued, close_all, queued
 
 __all__ = ["SinkList", "configured_sinks"]
@@ -40,11 +40,15 @@ class SinkList:
             try:
                 sink(event)
             except Exception as error:
-                self.failures += 1
-                number = self._sinks.index(sink)
-                if number not in self._complained:
-                    self._complained.add(number)
-                    self.complain(f"sink {self._given[number]!r} failed and is counted from now on: {error!r}")
+                self._failed(sink, error)
+
+    def _failed(self, sink: Sink, error: Exception) -> None:
+        self.failures += 1
+        number = next(number for number, one in enumerate(self._sinks) if one is sink)
+        if number not in self._complained:
+            self._complained.add(number)
+            who = described(self._given[number])
+            self.complain(f"sink {who} failed and is counted from now on: {described(error)}")
 
     def _log(self, event: Event) -> None:
         """Warnings also go where an operator looks without having set up a sink."""
@@ -69,7 +73,7 @@ class SinkList:
                 try:
                     close()
                 except Exception as error:
-                    self.complain(f"sink {sink!r} could not be closed: {error!r}")
+                    self.complain(f"sink {described(sink)} could not be closed: {described(error)}")
 
 
 def _behind(sink: Sink, redactor: Redactor) -> Sink:

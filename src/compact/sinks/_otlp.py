@@ -1,132 +1,123 @@
 """Spans and metrics of our own to one collector, over HTTP.
 
-Owns: `Collector`: providers that nobody else sees, and the exporters behind them. It belongs to one process.
-Must never: set a global provider, start a thread, follow a redirect, read a reply beyond its head, or let
-OpenTelemetry's exporters fill the log: whoever exports says once what is wrong.
+Owns: `Collector`: providers that nobody else sees, and the way from them to the collector. It belongs to one process.
+Must never: set a global provider, start a thread, or hold spans back because of metrics.
 
-The exporters are OpenTelemetry's, so the environment speaks here too: OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE,
-_COMPRESSION, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES.
+OpenTelemetry makes the bodies, and we send them: its exporters wait for as long as a reply drips. The environment
+speaks here too: OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES.
 """
 
 from __future__ import annotations
 
-import encodings.idna  # noqa: F401 (else at the first connection, where a fork could cut the import in two)
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from enum import Enum
-from io import BytesIO
-from threading import get_ident
-from typing import Any
-from urllib.parse import urlsplit
+import os
+import time
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException
+from urllib.parse import unquote, urlsplit, urlunsplit
 
-import requests
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.util.re import parse_env_headers
 
-from ..errors import ConfigError
-from ._queue import Undelivered
+from ._offer import Offer
+from ._post import Post, Stale
 
-__all__ = ["Collector", "base_of", "place_of", "resource_of_ours"]
+__all__ = ["Address", "Collector", "resource_of_ours"]
 
 log = logging.getLogger("compact")
 
-TIMEOUT = 2.0
-"""Seconds for one export, its retries included."""
 _TRACES, _METRICS = "/v1/traces", "/v1/metrics"
 _MOST_SPANS = 512
 """Spans that may wait for a collector to come back."""
-_MOST_REFUSALS = 12
-"""Answers after which spans that a peer chokes on give way to others."""
-_ADVICE = {401: "; check the headers", 403: "; check the headers", 404: "; check the address"}
-_LOGGERS = ("proto.http.trace_exporter", "proto.http.metric_exporter", "common.http")
+_PAUSE = 60.0
+"""Seconds without metrics after a collector failed to take them: the next ones tell all that these did."""
 
 
-def base_of(endpoint: str) -> str:
-    """The address without the path of one signal."""
-    base = endpoint if "://" in endpoint else f"http://{endpoint}"
-    base = base.rstrip("/").removesuffix(_TRACES).removesuffix(_METRICS).rstrip("/")
-    try:
-        parts = urlsplit(base)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ConfigError(f"{endpoint!r} is no address of a collector; write it as http://127.0.0.1:4318")
-    return base
+class Address:
+    """Where a collector listens, and what it wants to be told to let somebody in. `place` has no secret in it."""
+
+    def __init__(self, endpoint: str, headers: Mapping[str, str]) -> None:
+        example = "http://127.0.0.1:4318"
+        endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
+        Post(endpoint, example=example)  # whether it is an address at all
+        parts = urlsplit(endpoint)
+        path = parts.path.rstrip("/").removesuffix(_TRACES).removesuffix(_METRICS).rstrip("/")
+        user, _, host = parts.netloc.rpartition("@")
+        self._base = urlunsplit((parts.scheme, host, path, parts.query, ""))
+        self._headers = {**parse_env_headers(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""), liberal=True)}
+        if user:
+            self._headers["authorization"] = "Basic " + b64encode(unquote(user).encode()).decode()
+        self._headers |= {name.lower(): value for name, value in headers.items()}
+        self._headers["content-type"] = "application/x-protobuf"
+        self.place = self.post("").place.rstrip("/")
+
+    def post(self, end: str) -> Post:
+        """A connection for one signal."""
+        return Post(self._base, end, headers=self._headers)
 
 
-def place_of(base: str) -> str:
-    """The address without what may be secret in it."""
-    parts = urlsplit(base)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+class _Spans(Offer[ReadableSpan]):
+    denies_for_good = True
+
+    def body(self, items: Sequence[ReadableSpan]) -> bytes:
+        """A request to export them."""
+        return bytes(encode_spans(items).SerializeToString())
 
 
 class Collector:
-    """A tracer provider and a meter provider, and `export` for what has come together in them."""
+    """A tracer provider and a meter provider, and `export…` for what has come together in them."""
 
-    def __init__(self, base: str, headers: Mapping[str, str], resource: Resource) -> None:
-        self._place = place_of(base)
-        self._session = _Session(base)
-        self._span_exporter = OTLPSpanExporter(
-            base + _TRACES, headers=dict(headers), timeout=TIMEOUT, session=self._session
-        )
-        self._metric_exporter = OTLPMetricExporter(
-            base + _METRICS, headers=dict(headers), timeout=TIMEOUT, session=self._session
-        )
+    def __init__(self, address: Address, resource: Resource) -> None:
+        self._spans = _Spans(address.post(_TRACES), "tracing.otlp_endpoint")
+        self._post_numbers = address.post(_METRICS)
         self._ended = _Ended()
         self.tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         self.tracers.add_span_processor(self._ended)
-        self._reader = InMemoryMetricReader(
-            self._metric_exporter._preferred_temporality, self._metric_exporter._preferred_aggregation
-        )
+        self._reader = InMemoryMetricReader()
         self.meters = MeterProvider([self._reader], resource=resource, shutdown_on_exit=False)
-        self._takes_numbers = True
+        self._numbers_from = 0.0
 
-    def export(self) -> str | None:
-        """Send the spans that have ended, and all numbers as they stand; why the spans were refused, if they were.
+    def export(self) -> tuple[int, str]:
+        """Send the spans that have ended; how many of their events were refused, and why.
 
-        What a peer may take later stays for the next time, and is `Undelivered` until then. Numbers that are refused
-        are not sent any more: there are collectors that take spans alone.
+        What a peer may take later stays for the next time, and is `Undelivered` until then.
         """
-        session = self._session
-        with _quiet():
-            if (spans := self._ended.spans) and not self._taken(lambda: self._span_exporter.export(spans)):
-                spans.clear()
-                return session.outcome
-            spans.clear()
-            numbers = self._reader.get_metrics_data() if self._takes_numbers else None
-            if numbers is not None and not self._taken(lambda: self._metric_exporter.export(numbers)):
-                self._takes_numbers = False
-                log.info("%s%s takes no metrics: %s; spans are sent on", self._place, _METRICS, session.outcome)
-        return None
+        spans = self._ended.spans
+        refused = self._spans.offer([list(spans)]) if spans else []
+        spans.clear()
+        return sum(len(span.events) for span in refused), self._spans.answer
 
-    def _taken(self, export: Callable[[], Enum]) -> bool:
-        """Whether an export succeeded; False when another try is of no use."""
-        session = self._session
-        session.worth_another_try, session.outcome = False, "it could not be encoded"
+    def export_numbers(self) -> None:
+        """Send all numbers as they stand. Should that fail, the next ones do: there are collectors without metrics."""
+        if time.monotonic() < self._numbers_from:
+            return
+        numbers = self._reader.get_metrics_data()
+        if numbers is None:
+            return
+        body, status = bytes(encode_metrics(numbers).SerializeToString()), 0
         try:
-            if export().name == "SUCCESS":
-                session.refusals = 0
-                return True
-        except Exception:  # some versions of the exporters raise where others say FAILURE
-            log.debug("an export to %s failed", self._place, exc_info=True)
-        if session.worth_another_try and session.refusals < _MOST_REFUSALS:
-            raise Undelivered(session.outcome)
-        session.refusals = 0
-        return False
+            try:
+                status = self._post_numbers(body)
+            except Stale:
+                status = self._post_numbers(body)
+        except (OSError, HTTPException) as error:
+            log.debug("%s did not answer", self._post_numbers.place, exc_info=error)
+        if not 200 <= status < 300:
+            # What it never takes it is not asked again.
+            never = 300 <= status < 500 and status not in (408, 429)
+            self._numbers_from = float("inf") if never else time.monotonic() + _PAUSE
+            log.info("%s took no metrics (%s); spans are sent on", self._post_numbers.place, status or "no answer")
 
     def close(self) -> None:
-        """Let the connections go; an export under way ends its retries."""
-        with _quiet():
-            exporters: tuple[Any, ...] = self._span_exporter, self._metric_exporter
-            for exporter in exporters:
-                exporter.shutdown()
+        """Let the connections go."""
+        self._spans.post.close()
+        self._post_numbers.close()
 
 
 class _Ended(SpanProcessor):
@@ -136,43 +127,9 @@ class _Ended(SpanProcessor):
         self.spans: list[ReadableSpan] = []
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Keep a span, unless the trace it belongs to is not recorded."""
-        if span.context is not None and span.context.trace_flags.sampled:
-            self.spans.append(span)
-            del self.spans[:-_MOST_SPANS]
-
-
-class _Session(requests.Session):
-    """Connections for single requests: folds are rare, and a kept connection would be shared after a fork."""
-
-    def __init__(self, base: str) -> None:
-        super().__init__()
-        self.outcome = "no answer"
-        """How the last request went, and what to do about it."""
-        self.worth_another_try = True
-        self.refusals = 0
-        """Answers in a row that asked to come back later."""
-        self.headers["Connection"] = "close"
-        # No proxy stands between a process and its own machine, whatever the environment says.
-        self.trust_env = urlsplit(base).hostname not in ("localhost", "127.0.0.1", "::1")
-
-    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-        """Send, and keep how that went. The status says it all: a reply may be as long, or slow, as a peer likes."""
-        try:
-            response = super().send(request, **options | {"stream": True, "allow_redirects": False})
-        except Exception as error:
-            self.worth_another_try = True
-            self.outcome = f"{type(error).__name__}; check that a collector listens there"
-            raise
-        status = response.status_code
-        self.worth_another_try = status in (408, 429) or status >= 500
-        self.refusals += self.worth_another_try
-        self.outcome = f"it answers {status}{_ADVICE.get(status, '')}"
-        response.close()
-        response.raw = BytesIO()
-        if 300 <= status < 400:  # to the exporters it would be a success
-            response.status_code = 400
-        return response
+        """Keep a span."""
+        self.spans.append(span)
+        del self.spans[:-_MOST_SPANS]
 
 
 def resource_of_ours() -> Resource:
@@ -181,30 +138,3 @@ def resource_of_ours() -> Resource:
     if str(found.attributes.get("service.name", "")).startswith("unknown_service"):
         return found.merge(Resource({"service.name": "compact"}))
     return found
-
-
-_exporting: set[int] = set()
-"""Threads in an export of ours."""
-
-
-class _Hush(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the application's own exports say it."""
-        return record.thread not in _exporting
-
-
-_HUSH = _Hush()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without log lines of the exporters, and without spans about our requests from an instrumented HTTP client."""
-    for name in _LOGGERS:
-        logging.getLogger(f"opentelemetry.exporter.otlp.{name}").addFilter(_HUSH)
-    me, token = get_ident(), attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
-    _exporting.add(me)
-    try:
-        yield
-    finally:
-        _exporting.discard(me)
-        detach(token)

@@ -12,6 +12,7 @@ import selectors
 import socket
 import ssl
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from typing import Any
@@ -22,6 +23,8 @@ from ..errors import ConfigError
 __all__ = ["Post", "Stale"]
 
 _REPLY = 65_536
+_REST = 0.2
+"""Seconds for what follows a reply's head."""
 
 
 class Stale(Exception):
@@ -32,19 +35,27 @@ class Post:
     """Requests to `url`, one at a time, each done within `timeout` seconds.
 
     A URL without a scheme is http; `end` is what its path ends with, added where it does not. A password in it,
-    `http://token:…@host`, is sent as a bearer token, and shown nowhere.
+    `http://token:…@host`, is sent as a bearer token, and shown nowhere. `headers` take the place of ours.
     """
 
-    def __init__(self, url: str, end: str = "", timeout: float = 2.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        end: str = "",
+        timeout: float = 2.0,
+        *,
+        headers: Mapping[str, str] | None = None,
+        example: str = "http://127.0.0.1:5175",
+    ) -> None:
         self._socket: socket.socket | None = None
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port, host = parts.port, parts.hostname or ""
             host = host if host.isascii() else host.encode("idna").decode("ascii")
         except ValueError as error:
-            raise ConfigError(f"{_open(url)!r} is no address: {error}; write it as http://127.0.0.1:5175") from None
-        if parts.scheme not in ("http", "https") or not host:
-            raise ConfigError(f"{_open(url)!r} is no address for events; write it as http://127.0.0.1:5175")
+            raise ConfigError(f"{_open(url)!r} is no address: {error}; write it as {example}") from None
+        if parts.scheme not in ("http", "https") or not host or port == 0:
+            raise ConfigError(f"{_open(url)!r} is no address for events; write it as {example}")
         self._tls = parts.scheme == "https"
         self._host = host
         self._port = port or (443 if self._tls else 80)
@@ -53,30 +64,39 @@ class Post:
         path = quote(path or "/", safe="/%:@!$&'()*+,;=~-._")
         self._target = f"{path}?{quote(parts.query, safe='/?%:@!$&()*+,;=~-._')}" if parts.query else path
         self._authority = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
-        self._token = f"Authorization: Bearer {unquote(parts.password)}\r\n" if parts.password else ""
-        if not self._token.isascii() or self._token.count("\n") > 1:
-            raise ConfigError("the token in the address for events has characters that no header takes; make a new one")
+        lines = {"content-type": "application/json", "user-agent": "compact"}
+        if parts.password:
+            lines["authorization"] = f"Bearer {unquote(parts.password)}"
+        lines |= {name.lower(): value for name, value in (headers or {}).items()}
+        for name, value in lines.items():
+            if not (name + value).isascii() or not (name + value).isprintable() or ":" in name:
+                raise ConfigError(
+                    f"the header {name!r} for events, or the token in their address, has characters that no "
+                    "header takes; make a new one"
+                )
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         self.place = urlunsplit((parts.scheme, self._authority, path, "", ""))
         """The address without what may be secret in it."""
         self._timeout = timeout
         self._context: ssl.SSLContext | None = None
 
     def __call__(self, body: bytes) -> int:
-        """Send JSON; the status of the answer. Raises `Stale`, `OSError` or `HTTPException`."""
+        """Send a body; the status of the answer. Raises `Stale`, `OSError` or `HTTPException`."""
         until = time.monotonic() + self._timeout
         kept = self._socket
         wire = _Wire(kept or self._connect(until), until)
         try:
             head = (
-                f"POST {self._target} HTTP/1.1\r\nHost: {self._authority}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\nUser-Agent: compact\r\n{self._token}\r\n"
+                f"POST {self._target} HTTP/1.1\r\nHost: {self._authority}\r\n"
+                f"Content-Length: {len(body)}\r\n{self._headers}\r\n"
             )
             with suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before it had heard all
                 wire.send(head.encode("ascii") + body)
             with HTTPResponse(wire, method="POST") as response:  # type: ignore[arg-type]
                 response.begin()
                 status = response.status
-                # The status says it all; the rest is read only so that the connection can be used again.
+                # The status says it all; the rest is read, if it is there, so that the connection can be used again.
+                wire.until = min(until, time.monotonic() + _REST)
                 with suppress(OSError, HTTPException):
                     response.read(_REPLY)
                 # A server that says 413 may have left the body unread, to stumble over it later.
@@ -136,7 +156,7 @@ class Post:
 
 def _open(url: str) -> str:
     """An address without what may be secret in it, even where it is no address."""
-    return url.rpartition("@")[2]
+    return url.partition("?")[0].partition("#")[0].rpartition("@")[2]
 
 
 class _Wire(io.RawIOBase):
@@ -144,14 +164,14 @@ class _Wire(io.RawIOBase):
 
     def __init__(self, connection: socket.socket, until: float) -> None:
         self._connection = connection
-        self._until = until
+        self.until = until
         self.heard = 0
         self.ended = self.keep = False
 
     def send(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
-            self._connection.settimeout(_left(self._until))
+            self._connection.settimeout(_left(self.until))
             left = left[self._connection.send(left) :]
 
     def makefile(self, *_: Any) -> io.BufferedReader:
@@ -165,7 +185,7 @@ class _Wire(io.RawIOBase):
         if room <= 0:
             self.ended = True
             return 0
-        self._connection.settimeout(_left(self._until))
+        self._connection.settimeout(_left(self.until))
         got = self._connection.recv_into(buffer, room)
         self.heard += got
         self.ended = self.ended or not got

@@ -40,7 +40,7 @@ def write_line(line: str) -> None:
         sys.stderr.flush()
 
 
-_mutex = threading.Lock()
+_mutex = threading.RLock()  # whoever holds it may be interrupted, and speak again
 _said: dict[tuple[str, str], float] = {}
 
 
@@ -58,7 +58,7 @@ def renewed_in_child(thing: _Renewable) -> None:
 
 def _after_fork() -> None:
     global _mutex
-    _mutex = threading.Lock()
+    _mutex = threading.RLock()
     for thing in list(_renewable):
         thing._renew()
 

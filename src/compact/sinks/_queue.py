@@ -1,6 +1,6 @@
 """The queue that every exporter stands behind: whoever emits an event pays for an append, and no more.
 
-Owns: `Queued`, `queued`, `Undelivered`; the thread that delivers, and what happens at the interpreter's exit.
+Owns: `Queued`, `queued`, `Undelivered`; the thread that delivers. (What happens at the exit: `_exit`.)
 Must never: block or fail who emits, hold more than its bounds, lose an event without counting it, or pass an event on
 that was not redacted first when there is a redactor.
 
@@ -10,6 +10,8 @@ that was not redacted first when there is a redactor.
 
 Rules:
 - emitted = delivered + dropped + queued, at every moment (`counts`).
+- An event may come in the middle of another: from a signal handler, or a finalizer that the collector runs. So the
+  lock lets its holder in again, and nothing under it minds an append between any two of its steps.
 - To wake a thread costs who does it twenty times what an append costs. So the thread looks by itself, and sleeps until
   an event wakes it only after ten seconds without any.
 - The thread starts with the first event and ends with `close()`, or when nobody holds the queue any more; a queue in
@@ -20,7 +22,7 @@ Rules:
 
 from __future__ import annotations
 
-import atexit
+import logging
 import threading
 import time
 import weakref
@@ -34,12 +36,13 @@ from typing import Any, NamedTuple
 from .._events import Event, Sink
 from .._redact import Redactor
 from . import plain, redacting
-from ._process import renewed_in_child, say, write_line
+from ._exit import PATIENCE, expect, know, not_delivered, remember
+from ._exit import waiting as _busy
+from ._process import renewed_in_child, say
 
 __all__ = ["PATIENCE", "Counts", "Queued", "Undelivered", "close_all", "queued"]
 
-PATIENCE = 2.0
-"""Seconds that closing, or the interpreter's exit, waits for what is queued."""
+log = logging.getLogger("compact")
 
 _BATCH = 256
 _TICK = 0.05
@@ -48,8 +51,9 @@ _HEAVIEST = 8_000_000
 """Characters that may wait, about: strings count by their length, the rest by rule of thumb."""
 _UNWEIGHED = 32
 """Events that may come before somebody weighs them, so that mostly nobody does."""
-_WEIGHT_OF_ANY = 500
+_WEIGHT_OF_ANY = 250
 _WEIGHT_OF_ITEM = 64
+_SAMPLE = 32
 _LONGEST_PAUSE = 30.0
 _CLEAN = object()
 """Stands where an entry's redactor stood once it has been at work."""
@@ -77,7 +81,9 @@ class Queued:
     """A sink whose events go to `deliver` in batches, in a thread of its own.
 
     `deliver` is never called twice at a time. When it raises `Undelivered`, that says what is kept and what is lost;
-    any other exception costs the batch. `place` says in messages where events go; `closing` is called by `close()`.
+    any other exception costs the batch. `afterwards` is called when a batch is done with: it is waited for, but loses
+    no event. `closing` is called by `close()`, or, when a delivery hangs, by the thread once that is over. `place`
+    says in messages where events go.
     """
 
     def __init__(
@@ -89,6 +95,7 @@ class Queued:
         wait: float = 0.02,
         redactor: Redactor | None = None,
         place: str = "",
+        afterwards: Callable[[], None] | None = None,
         closing: Callable[[], None] | None = None,
     ) -> None:
         self._deliver = deliver
@@ -98,32 +105,36 @@ class Queued:
         self._batch = min(_BATCH, self._limit // 2)
         self._wait = wait
         self._redactor = redactor
+        self._afterwards = afterwards
         self._closing = closing
         self._by: float | None = None
         """When closing has to be done; None while nobody closes."""
         self._renew()
         renewed_in_child(self)
-        _alive.add(self)
+        know(self)
 
     def _renew(self) -> None:
         """As new: at the start, and in a forked child, where locks may be held by threads that are not there."""
         _busy.discard(self)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._settled = threading.Condition(self._lock)
         self._wake = threading.Lock()
         """Free when somebody wants something done: to set it free costs a third of what an `Event` costs."""
         self._wake.acquire()
         self._thread: threading.Thread | None = None
         self._asleep, self._stop, self._company = True, False, False
+        self._making_room = self._finishing = self._unclosed = False
         self._idle = 0.0
         self._waiting: deque[list[Any]] = deque()
         """Entries of event, weight, and the redactor still to be applied."""
         self._held = 0
         """How many entries at the front are being delivered: those cannot be dropped."""
+        self._given_up = 0
+        """How many are being delivered that `close` has counted as dropped."""
         self._weight = self._unweighed = 0
         self._failures = self._in_a_row = self._admitted = 0
         self._reason = ""
-        self.emitted = self.delivered = self.dropped = 0
+        self.delivered = self.dropped = 0
 
     # -- on the agent's thread ---------------------------------------------------------------------------------------
 
@@ -150,7 +161,6 @@ class Queued:
             if not waiting:
                 _busy.add(self)
             waiting.append([event, 0, redactor])
-            self.emitted += 1
             self._unweighed += 1
             if self._unweighed > _UNWEIGHED or len(waiting) > self._limit:
                 self._make_room()
@@ -160,28 +170,43 @@ class Queued:
 
     def _make_room(self) -> None:
         """Weigh what is new, and drop the oldest if need be. What is being delivered stays, and so does the newest."""
+        if self._making_room:
+            return  # an event inside this very method: the next one makes room
+        self._making_room = True
         waiting, held = self._waiting, self._held
-        for entry in islice(reversed(waiting), self._unweighed):
-            if not entry[1]:
-                entry[1] = _weight(entry[0])
-                self._weight += entry[1]
-        self._unweighed = 0
-        while len(waiting) - held > 1 and (len(waiting) > self._limit or self._weight > _HEAVIEST):
-            self._weight -= waiting[held][1]
-            del waiting[held]
-            self.dropped += 1
+        new, self._unweighed = self._unweighed, 0
+        try:
+            # By number: an iterator would mind an event that comes meanwhile.
+            for number in range(1, min(new, len(waiting)) + 1):
+                entry = waiting[-number]
+                if not entry[1]:
+                    try:
+                        weight = _WEIGHT_OF_ANY + _weight(entry[0].data)
+                    except Exception:  # data that cannot be read is the thread's business
+                        weight = _WEIGHT_OF_ANY
+                    entry[1] = weight
+                    self._weight += weight
+            while len(waiting) - held > 1 and (len(waiting) > self._limit or self._weight > _HEAVIEST):
+                self._weight -= waiting[held][1]
+                self.dropped += 1
+                del waiting[held]
+        finally:
+            self._making_room = False
 
     def _rouse(self) -> None:
         """Set the thread to work, or start it. Under the lock."""
         if self._thread is None:
-            wake = self._wake
+            expect()
+            wake, name = self._wake, f"compact {self._label}"
             own = weakref.ref(self, lambda _: _signal(wake))
-            self._thread = threading.Thread(target=_work, args=(own, wake), name=f"compact {self._label}", daemon=True)
             try:
+                self._thread = threading.Thread(target=_work, args=(own, wake), name=name, daemon=True)
                 self._thread.start()
-            except RuntimeError:  # no thread to be had: the next event tries again
+            except BaseException as error:
                 self._thread = None
-                return
+                if not isinstance(error, RuntimeError):
+                    raise
+                return  # no thread to be had: the next event tries again
         self._asleep = self._stop = False
         _signal(self._wake)
 
@@ -194,12 +219,20 @@ class Queued:
             self._pause(self._wait)
         while True:
             with self._lock:
+                if self._thread is not threading.current_thread():
+                    _signal(self._wake)  # given up while it was being started: another one is meant
+                    return None
                 self._held = min(len(self._waiting), self._batch)
                 if not self._held:
-                    return self._rest()
+                    pause = self._rest()
+                    break
                 self._idle = 0.0
                 batch = list(islice(self._waiting, self._held))
             self._pause(self._hand_over(batch))
+        if pause is None and self._unclosed:
+            self._unclosed = False
+            self._close_up()
+        return pause
 
     def _rest(self) -> float | None:
         """Nothing waits. Under the lock."""
@@ -211,6 +244,12 @@ class Queued:
             self._thread = None
             return None
         return -1.0 if self._asleep else _TICK
+
+    def _deserted(self) -> None:
+        """Somebody has ended the thread from outside: the next event starts another."""
+        with self._lock:
+            if self._thread is threading.current_thread():
+                self._thread, self._asleep, self._held = None, True, 0
 
     def _pause(self, seconds: float) -> None:
         """Wait, unless somebody wants things done."""
@@ -234,23 +273,33 @@ class Queued:
             self._in_a_row = 0
             self._reason = reason if lost else ""
             self._let_go(lost)
+            self._finishing = self._afterwards is not None
         self._own_up()
+        if self._afterwards is not None:
+            try:
+                self._afterwards()
+            except Exception as error:
+                log.debug("%s: what follows a delivery failed", self._label, exc_info=error)
+            finally:
+                self._finishing = False
         return 0.0
 
     def _let_go(self, lost: int) -> None:
-        """The batch is done with. Nothing is held when `close` was faster."""
-        for _ in range(self._held):
+        """The batch is done with. When `close` was faster nothing is held, and all of it counts as dropped already."""
+        held = self._held
+        taken = max(0, held + self._given_up - lost)
+        for _ in range(held):
             self._weight -= self._waiting.popleft()[1]
-        lost = min(lost, self._held)
-        self.delivered += self._held - lost
-        self.dropped += lost
-        self._held = 0
+        self.delivered += taken
+        self.dropped += held - taken
+        self._admitted = min(self._admitted, self.dropped)
+        self._held = self._given_up = 0
         self._unweighed = min(self._unweighed, len(self._waiting))
 
     def _keep(self, reason: str) -> float:
         """The batch stays where it is; how long to wait."""
         with self._lock:
-            self._held = 0
+            self._held = self._given_up = 0
             self._failures += 1
             self._in_a_row += 1
             self._reason = reason
@@ -269,10 +318,13 @@ class Queued:
 
     def _own_up(self) -> None:
         """Say what was lost since that was last said."""
-        lost = self.dropped - self._admitted
-        text = f"{_events(lost)} {_were(lost)} not delivered{self._to}: {self._reason or self._too_many}"
-        if lost and say(self._label, self._place, text):
+        lost, reason = self._untold()
+        if lost > 0 and say(self._label, self._place, f"{not_delivered(lost, self._to)}: {reason}"):
             self._admitted += lost
+
+    def _untold(self) -> tuple[int, str]:
+        """How many events were lost of which nothing was said, and why."""
+        return self.dropped - self._admitted, self._reason or self._too_many
 
     # -- on anybody's thread -----------------------------------------------------------------------------------------
 
@@ -281,10 +333,16 @@ class Queued:
         """Events not yet delivered, those under way included."""
         return len(self._waiting)
 
+    @property
+    def emitted(self) -> int:
+        """Events that ever came."""
+        return self.counts().emitted
+
     def counts(self) -> Counts:
-        """All four numbers at one moment."""
+        """All four numbers at one moment. The first follows from the others, so that nothing can come between them."""
         with self._lock:
-            return Counts(self.emitted, self.delivered, self.dropped, len(self._waiting))
+            delivered, dropped, waiting = self.delivered, self.dropped, len(self._waiting)
+            return Counts(delivered + dropped + waiting, delivered, dropped, waiting)
 
     def flush(self, timeout: float = PATIENCE) -> bool:
         """Deliver now; whether all was. It gives up when the time is over, or when a delivery fails meanwhile."""
@@ -293,7 +351,11 @@ class Queued:
             failures = self._failures
             if self._waiting:
                 self._rouse()
-            while self._waiting and self._failures == failures and (left := until - time.monotonic()) > 0:
+            while (
+                (self._waiting or self._finishing)
+                and self._failures == failures
+                and (left := until - time.monotonic()) > 0
+            ):
                 self._settled.wait(left)
             return not self._waiting
 
@@ -307,12 +369,25 @@ class Queued:
                 self._reason = self._reason or f"no answer within {PATIENCE:g} s"
                 self.dropped += len(self._waiting)
                 self._waiting.clear()
+                self._given_up = self._held or self._given_up
                 self._held = self._weight = 0
             self._stop, self._by = True, None
+            self._unclosed = not delivered and self._thread is not None
             _signal(self._wake)
-        if self._closing is not None:
-            self._closing()
+        if not self._unclosed:
+            self._close_up()
         self._own_up()
+
+    def _close_up(self) -> None:
+        try:
+            if self._closing is not None:
+                self._closing()
+        except Exception as error:
+            say(self._label, self._place, f"closing failed: {_why(error)}")
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # at the very end there may be nothing left to tell it to
+            remember(self)
 
     @property
     def _to(self) -> str:
@@ -358,20 +433,21 @@ def close_all(queues: Iterable[Queued]) -> None:
         queue._by = until
         queue.flush(0)
     for queue in queues:
-        try:
-            queue.close()
-        except Exception as error:
-            say(queue._label, queue._place, f"closing failed: {_why(error)}")
+        queue.close()
 
 
 def _work(own: weakref.ref[Queued], wake: threading.Lock) -> None:
     """The thread: it holds its queue only while it is at work, so that an idle one can be collected."""
     pause: float | None = -1.0
-    while pause is not None:
-        wake.acquire(timeout=pause)
-        queue = own()
-        pause = None if queue is None else queue._serve()
-        del queue
+    try:
+        while pause is not None:
+            wake.acquire(timeout=pause)
+            queue = own()
+            pause = None if queue is None else queue._serve()
+            del queue
+    finally:
+        if pause is not None and (queue := own()) is not None:
+            queue._deserted()
 
 
 def _signal(wake: threading.Lock) -> None:
@@ -380,18 +456,21 @@ def _signal(wake: threading.Lock) -> None:
             wake.release()
 
 
-def _weight(event: Event) -> int:
-    """About how many characters an event holds; data that cannot be read is the thread's business."""
-    weight = _WEIGHT_OF_ANY
-    try:
-        for value in event.data.values():
-            kind = type(value)
-            if kind is str:
-                weight += len(value)
-            elif kind is list or kind is dict or kind is tuple:
-                weight += _WEIGHT_OF_ITEM * len(value)
-    except Exception:
-        return weight
+def _weight(values: Any, levels: int = 2) -> int:
+    """About how many characters a container holds: strings so many levels down, and of many items the first for all."""
+    count = len(values)
+    if count > _SAMPLE:
+        some = list(islice(values.values() if type(values) is dict else values, _SAMPLE))
+        return _weight(some, levels) * count // _SAMPLE
+    weight = _WEIGHT_OF_ITEM * count
+    for value in values.values() if type(values) is dict else values:
+        kind = type(value)
+        if kind is int or kind is float:
+            continue  # most are, so they are asked for first
+        if kind is str:
+            weight += len(value)
+        elif levels and (kind is dict or kind is list or kind is tuple):
+            weight += _weight(value, levels - 1)
     return weight
 
 
@@ -401,7 +480,7 @@ def _cleaned(entry: list[Any]) -> Event | None:
     if redactor is _CLEAN:
         return event  # type: ignore[no-any-return]
     clean: list[Event] = []
-    with suppress(Exception):
+    with suppress(BaseException):  # what a payload's own methods raise must not end the thread
         if redactor is None:
             clean.append(event._replace(data=plain(event.data)))
         else:
@@ -418,35 +497,3 @@ def _why(error: BaseException) -> str:
 
 def _events(count: int) -> str:
     return "1 event" if count == 1 else f"{count:,} events"
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
-# -- the end -----------------------------------------------------------------------------------------------------------
-
-_alive: weakref.WeakSet[Queued] = weakref.WeakSet()
-_busy: set[Queued] = set()
-"""Queues in which something waits: nobody else may be holding them any more."""
-
-
-def _at_exit() -> None:
-    """All queues have the same two seconds; what is lost, and was not said before, is one line for each place."""
-    until = time.monotonic() + PATIENCE
-    queues = list(_alive)
-    for queue in queues:
-        queue._by = until
-        queue.flush(0)
-    losses: dict[tuple[str, str], tuple[int, str]] = {}
-    for queue in queues:
-        if not queue.flush(max(0.0, until - time.monotonic())):
-            queue._reason = queue._reason or f"no answer within {PATIENCE:g} s"
-        if lost := queue.queued + queue.dropped - queue._admitted:
-            place = queue._label, queue._to
-            losses[place] = (losses.get(place, (0, ""))[0] + lost, queue._reason or queue._too_many)
-    for (label, to), (lost, reason) in losses.items():
-        write_line(f"[{label}] {_events(lost)} {_were(lost)} not delivered{to} before exit: {reason}.")
-
-
-atexit.register(_at_exit)

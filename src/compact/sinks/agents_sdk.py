@@ -14,12 +14,13 @@ import logging
 import sys
 from collections import OrderedDict
 from importlib.util import find_spec
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from .._calls import Call, Calls
 from .._events import Event, Sink
 from ..errors import MissingExtra
+from ._process import renewed_in_child
 
 __all__ = ["agents_sdk_sink"]
 
@@ -46,10 +47,15 @@ class _FoldSpans:
 
     def __init__(self, capture_content: bool) -> None:
         self._capture_content = capture_content
-        self._lock = Lock()
+        self._complained = False
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        """As new, in a forked child too: the lock may be held there by nobody, and the spans are the parent's."""
+        self._lock = RLock()
         self._calls = Calls()
         self._open: OrderedDict[str, Any] = OrderedDict()
-        self._complained = False
 
     def __call__(self, event: Event) -> None:
         """Start or finish the span of a fold, or do nothing."""

@@ -1,13 +1,10 @@
 """Events at an Ariadne viewer, or at `compact view`, which speaks the same: POST to `/ingest`, spans in batches.
 
-Owns: `AriadneSink`; how events become bodies that `/ingest` takes, and what each answer means.
-Must never: send a body over 256 KiB, lose the others because of one bad event, or put content into a message.
+Owns: `AriadneSink`; how events become bodies that `/ingest` takes. (What an answer means: `_offer`.)
+Must never: send a body over 256 KiB, or lose the others because of one bad event.
 
-    400  the halves are sent apart until what is refused stands alone; that is lost and counted
-    413  the halves likewise; an event that is too large alone is cut, and shows where
-    else, refused, no answer in 2 s: all is kept and tried again (`_queue`)
-
-What is sent twice is one span to the viewer: ids follow from events.
+An event that is too large alone is cut, and shows where. What is sent twice is one span to the viewer: ids follow from
+events.
 """
 
 from __future__ import annotations
@@ -16,13 +13,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPException
 from itertools import islice
 from typing import Any, NamedTuple
 
-from .._calls import Calls, Span, spans_of, trace_of
+from .._calls import Calls, Span, has_times, spans_of, trace_of
 from .._events import Event
 from . import plain
+from ._offer import Offer
 from ._post import Post, Stale
 from ._queue import Queued, Undelivered
 
@@ -56,17 +53,19 @@ class _Item(NamedTuple):
     event: int | None = None
 
 
-class _Exporter:
+class _Exporter(Offer[_Item]):
     """Only ever used by the queue's thread."""
 
     def __init__(self, post: Post) -> None:
-        self.post = post
+        super().__init__(post, "tracing.ariadne_url")
         self._start()
 
     def _start(self) -> None:
         self._process = os.getpid()
         self._calls = Calls()
         self._announced: set[str] = set()
+        self._traces: dict[str, _Item] = {}
+        """Of the sessions in hand."""
         self._spans: dict[int, tuple[Event, list[Span]]] = {}
         """Of the batch in hand, by the event's identity: one that comes again must not be sorted into calls again."""
 
@@ -79,71 +78,59 @@ class _Exporter:
         if not self.post.connected:
             self._announced.clear()  # a server that was started anew remembers nothing
         items, lost = self._items(events)
-        for body in _bodies(items):
-            lost |= {item.event for item in self._offer(body) if item.event is not None}
+        lost |= {item.event for item in self.offer(_bodies(items)) if item.event is not None}
         self._announced.update(event.session_id for event in events)
         if len(self._announced) > _SESSIONS:
             self._announced.clear()
-        self._spans = {}
+        self._spans, self._traces = {}, {}
         if lost:
-            why = "the server refused it (400), or it has no valid time; all others went through. Please report this"
-            raise Undelivered(why, lost=len(lost))
+            why = (
+                "the server refused it (400, or 5xx again and again), or it has no valid time; all others went through"
+            )
+            raise Undelivered(f"{why}. Please report this", lost=len(lost))
 
     def _sorted(self, event: Event) -> list[Span]:
+        """Its spans. One without a time belongs to no call: it would take all the others' places."""
         try:
-            return spans_of(event, self._calls.of(event))
+            return spans_of(event, self._calls.of(event)) if has_times(event) else []
         except Exception:
             return []
 
     def _items(self, events: Sequence[Event]) -> tuple[list[_Item], set[int]]:
         """Traces first, then each span once, in its last version; and the events of which nothing can be made."""
         lost: set[int] = set()
-        traces: dict[str, _Item] = {}
         spans: dict[str, _Item] = {}
+        self._traces = {}
         for number, event in enumerate(events):
             try:
-                if event.session_id not in self._announced and event.session_id not in traces:
-                    traces[event.session_id] = _item(trace_of(event))
                 *call, own = self._spans[id(event)][1]
+                if event.session_id not in self._traces:
+                    self._traces[event.session_id] = _item(trace_of(event))
                 for span in call:
                     spans[span.span_id] = _item(span.as_dict())
                 spans[own.span_id] = _item(own.as_dict(), number)
             except Exception:  # a time that no calendar has, say
                 lost.add(number)
-        return [*traces.values(), *spans.values()], lost
+        new = [trace for session, trace in self._traces.items() if session not in self._announced]
+        return [*new, *spans.values()], lost
 
-    def _offer(self, items: Sequence[_Item]) -> list[_Item]:
-        """Send items together if the server takes them so; those that it refuses even alone."""
-        status = self._answer(items)
-        if 200 <= status < 300:
-            return []
-        if status not in (400, 413):
-            redirect = " (a redirect, which is not followed)" if 300 <= status < 400 else ""
-            raise Undelivered(f"it answered {status}{redirect}; look at the server, or mend tracing.ariadne_url")
-        if len(items) > 1:
-            middle = len(items) // 2
-            return self._offer(items[:middle]) + self._offer(items[middle:])
-        (item,) = items
-        if status == 413 and len(item.text) > _SMALLEST:
+    def reconnect(self) -> None:
+        """What listens there now may know none of the sessions."""
+        self._announced.clear()
+        for items in _bodies(list(self._traces.values())):
+            with suppress(Stale):
+                self.post(self.body(items))
+
+    def body(self, items: Sequence[_Item]) -> bytes:
+        """A batch."""
+        return f'{{"batch":[{",".join(item.text for item in items)}]}}'.encode("ascii")
+
+    def smaller(self, item: _Item) -> _Item | None:
+        """Half as much of it."""
+        if len(item.text) > _SMALLEST:
             with suppress(ValueError):
-                return self._offer([_item(item.value, item.event, len(item.text) // 2)])
-        return [item]
-
-    def _answer(self, items: Sequence[_Item]) -> int:
-        body = f'{{"batch":[{",".join(item.text for item in items)}]}}'.encode("ascii")
-        try:
-            try:
-                return self.post(body)
-            except Stale:
-                return self.post(body)
-        except TimeoutError:
-            raise Undelivered("no answer within 2 s; look at the server, or take tracing.ariadne_url out") from None
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise Undelivered(f"{why}; start the server, or take tracing.ariadne_url out") from None
-        except HTTPException as error:
-            why = f"the answer is no HTTP ({type(error).__name__})"
-            raise Undelivered(f"{why}; look at what listens there") from None
+                return _item(item.value, item.event, len(item.text) // 2)
+        return None
 
 
 def _bodies(items: Sequence[_Item]) -> Iterator[list[_Item]]:

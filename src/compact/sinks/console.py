@@ -18,6 +18,7 @@ from typing import Any, TextIO
 
 from .._events import Event, Sink
 from . import plain
+from ._process import renewed_in_child
 
 __all__ = ["console_sink"]
 
@@ -27,17 +28,27 @@ _ROUTINE = frozenset({"compact.token_estimate", "compact.trigger_decision"})
 
 def console_sink(file: TextIO | None = None) -> Sink:
     """A sink that prints each event to `file`, or to whatever stderr is at that moment."""
-    printer = _printer()
-    last: tuple[TextIO, Callable[[str, str], None]] | None = None
+    return _Console(file)
 
-    def sink(event: Event) -> None:
-        nonlocal last
-        out = sys.stderr if file is None else file
+
+class _Console:
+    """Prints; what prints is made for each file, and anew in a forked child, where its locks may be held by nobody."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+        self._printer = _printer()
+        self._renew()
+        renewed_in_child(self)
+
+    def _renew(self) -> None:
+        self._last: tuple[TextIO, Callable[[str, str], None]] | None = None
+
+    def __call__(self, event: Event) -> None:
+        out = sys.stderr if self._file is None else self._file
+        last = self._last
         if last is None or last[0] is not out:
-            last = out, printer(out)
+            last = self._last = out, self._printer(out)
         last[1](_line(event), _style(event))
-
-    return sink
 
 
 def _printer() -> Callable[[TextIO], Callable[[str, str], None]]:

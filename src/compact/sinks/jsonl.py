@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from types import TracebackType
 
 from .._events import Event
@@ -32,21 +32,34 @@ class JsonlSink:
 
     def _renew(self) -> None:
         """In a forked child the lock may be held by a thread that is not there. The file itself can be shared."""
-        self._lock = Lock()
+        self._lock = RLock()
+        self._writing = False
+        self._lines: list[memoryview] = []
 
     def __call__(self, event: Event) -> None:
         """Append the event; it is in the file when this returns."""
         line = memoryview(event_json(event).encode("ascii") + b"\n")
         with self._lock:
-            if self._file is None:
-                self._file = self._open()
+            self._lines.append(line)
+            if self._writing:
+                return  # an event inside another (a signal handler's, say) is written right behind it
+            self._writing = True
             try:
-                while line:
-                    line = line[os.write(self._file, line) :]
-            except OSError:
-                # Perhaps half a line stands there now: the next event opens the file again, which ends it.
-                self._close()
-                raise
+                while self._lines:
+                    self._write(self._lines.pop(0))
+            finally:
+                self._writing = False
+
+    def _write(self, line: memoryview) -> None:
+        if self._file is None:
+            self._file = self._open()
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError:
+            # Perhaps half a line stands there now: the next event opens the file again, which ends it.
+            self._close()
+            raise
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
-from .._calls import Call, Calls
+from .._calls import Call, Calls, has_times
 from .._events import Event
 from .._redact import Redactor
 from ..errors import MissingExtra
@@ -75,26 +75,32 @@ class OtelSink(Queued):
             # All of it now: an import in the queue's thread could meet an interpreter that is going down.
             from opentelemetry import trace
 
-            from ._otlp import base_of, place_of, resource_of_ours
+            from ._otlp import Address, resource_of_ours
         except ImportError:
             raise MissingExtra(
                 "OpenTelemetry needs its SDK and its OTLP exporter: pip install 'agent-compact[otel]'"
             ) from None
-        self.endpoint = base_of(endpoint) if endpoint else None
+        self._address = Address(endpoint, headers or {}) if endpoint else None
+        self.endpoint = self._address.place if self._address else None
         self._resource = resource_of_ours() if endpoint else None
         self._given = tracer_provider, meter_provider
-        self._headers = dict(headers or {})
         self._capture_content = capture_content
         self._current_span = trace.get_current_span
-        place = place_of(self.endpoint) if self.endpoint else "the application's own providers"
-        super().__init__(self._export, label="OTLP", place=place, closing=self._let_go_of_connections)
+        super().__init__(
+            self._export,
+            label="OTLP",
+            place=self.endpoint or "the application's own providers",
+            afterwards=self._export_numbers,
+            closing=self._let_go_of_connections,
+        )
 
     def _renew(self) -> None:
         """As new, in a forked child too: connections and locks of the parent's are no use there."""
         super()._renew()
         self._calls = Calls()
-        self._taken: dict[int, Event] = {}
-        """Events of a batch that comes once more: what they told waits in the collector already."""
+        self._taken: dict[int, tuple[Event, bool]] = {}
+        """Of the batch in hand, in case it comes once more: events whose news wait in the collector already, or who
+        had none that could be told."""
         self._news = False
         self._way: _Way | None = None
 
@@ -110,15 +116,30 @@ class OtelSink(Queued):
     def _export(self, events: Sequence[Event]) -> None:
         """In the queue's thread: what these events end becomes spans and numbers, and leaves."""
         way = self._way = self._way or self._opened()
-        for event in events:
-            if id(event) not in self._taken:
-                self._taken[id(event)] = event
-                self._news |= self._told(event, way)
-        refused = way.collector.export() if self._news and way.collector else None
-        self._news = False
-        self._taken.clear()
-        if refused:
-            raise Undelivered(refused, lost=len(events))
+        self._taken = {id(event): self._taken.get(id(event)) or (event, self._tried(event, way)) for event in events}
+        lost, reason = sum(not told for _, told in self._taken.values()), "it has no valid time or no valid numbers"
+        if self._news and way.collector:
+            refused, answer = way.collector.export()
+            lost, reason = lost + refused, answer if refused else reason
+        self._taken = {}
+        if lost:
+            raise Undelivered(f"{reason}; all others went through", lost=lost)
+
+    def _export_numbers(self) -> None:
+        """In the queue's thread, when a batch is done with."""
+        if self._news and self._way is not None and self._way.collector is not None:
+            self._news = False
+            self._way.collector.export_numbers()
+
+    def _tried(self, event: Event, way: _Way) -> bool:
+        """Whether an event could be told. One without a time is none of a call's: it would cost the others theirs."""
+        if not has_times(event):
+            return False
+        try:
+            self._news |= self._told(event, way)
+        except Exception:
+            return False
+        return True
 
     def _told(self, event: Event, way: _Way) -> bool:
         """Draw and count what an event ends; whether there is something to send."""
@@ -137,9 +158,7 @@ class OtelSink(Queued):
 
         from ._otlp import Collector
 
-        collector = (
-            Collector(self.endpoint, self._headers, self._resource) if self.endpoint and self._resource else None
-        )
+        collector = Collector(self._address, self._resource) if self._address and self._resource else None
         tracers, meters = self._given
         tracers = tracers or (collector.tracers if collector else trace.get_tracer_provider())
         meters = meters or (collector.meters if collector else metrics.get_meter_provider())

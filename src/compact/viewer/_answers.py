@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from ..errors import CompactError
@@ -18,9 +17,9 @@ from ._folds import Fold
 from ._shelf import Shelf
 from ._source import Source
 from ._spans import Spans, whole_text
-from ._timeline import archived_fold, timeline
+from ._timeline import timeline
 
-__all__ = ["Answers", "Params", "Unknown", "Wrong"]
+__all__ = ["Answers", "Params", "Unknown", "Wrong", "number_of"]
 
 Params = Mapping[str, str]
 
@@ -52,17 +51,21 @@ class Answers:
             live += [_only_archived(name, len(one.steps)) for name, one in kept.items() if name not in known]
         return {"sessions": live, "source": self._source.name, "complaints": self._source.complaints}
 
+    def asks_store(self, params: Params) -> bool:
+        """Whether the timeline of a session asks the archive."""
+        return self._shelf is not None and self._shelf.asks_store(params.get("session", ""))
+
     def timeline(self, params: Params) -> Any:
         """What a session weighed, call by call, with its folds, errors and warnings."""
         session = _session(params)
         line = timeline(self._spans.marks(session))
-        steps = self._shelf.steps(session) if self._shelf is not None else []
-        undone = self._shelf.undone(session) if self._shelf is not None and steps else frozenset()
+        shelf = self._shelf if self.asks_store(params) else None
+        steps = shelf.steps(session) if shelf is not None else []
+        undone = shelf.undone(session) if shelf is not None and steps else frozenset()
         told = {fold["step"] for fold in line.folds}
         for step in steps:
-            if step not in told and self._shelf is not None:
-                with suppress(CompactError, KeyError, TypeError, ValueError):
-                    line.folds.append(archived_fold(self._shelf.record(session, step)))
+            if step not in told and shelf is not None and (fold := shelf.brief(session, step)) is not None:
+                line.folds.append(fold)
         line.folds.sort(key=lambda fold: (fold["time"], fold["step"] or 0))
         for fold in line.folds:
             fold |= {"undone": fold["step"] in undone, "archived": fold["step"] in steps}
@@ -174,8 +177,13 @@ def _session(params: Params) -> str:
 def _number(params: Params, name: str, default: int | None = None) -> int:
     if name not in params and default is not None:
         return default
+    return number_of(_text(params, name), name)
+
+
+def number_of(text: str, name: str) -> int:
+    """The number that a parameter has."""
     try:
-        number = int(_text(params, name))
+        number = int(text)
     except ValueError:
         number = -1
     if not 0 <= number < 1 << 53:

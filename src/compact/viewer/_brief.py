@@ -55,7 +55,7 @@ def brief_of(span: Mapping[str, Any]) -> Brief:
     return Brief(
         _one_line(_LINES.get(name, _foreign)(data)),
         _whole(data, "step"),
-        json.dumps({"event": name, **mark(data)}) if mark else None,
+        json.dumps({"event": name, "call": span.get("parent_id"), **mark(data)}) if mark else None,
         grade={"compact.error": 2, "compact.warning": 1}.get(name, 0),
         tokens=tokens,
         window=window,

@@ -76,7 +76,7 @@ class Fold:
         return {
             number: lines[one["position"]]
             for number, one in enumerate(self._made)
-            if not one.get("summary") and one.get("position") in lines
+            if not one.get("summary") and isinstance(one.get("position"), int) and one["position"] in lines
         }
 
     @property
@@ -90,7 +90,7 @@ class Fold:
         """The fold as the page draws it; what only others know (undone, duration, cost) is added by them."""
         record = self.record
         before = [self._row(line) for line in range(len(self.positions))]
-        after = [row for slot in record.get("left") or () if (row := self._after(slot)) is not None]
+        after = [row for slot in self._list("left") if (row := self._after(slot)) is not None]
         counts, tokens = Counter[str](), Counter[str]()
         for row in before:
             if row[3] != "summary":
@@ -100,12 +100,13 @@ class Fold:
             if row[3] == "summary":
                 counts["summary"] += 1
                 tokens["summary"] += row[4]
+        laws = self._list("laws")
         told = ("version", "time", "note", "fallback", "base", "layout", "strategy", "model", "window", "trigger")
         return {
             "session": record.get("session_id"),
             "step": record.get("step"),
             **{name: record.get(name) for name in (*told, "budget", "tokens_before", "tokens_after", "report")},
-            "reasons": list(record.get("reasons") or ()),
+            "reasons": self._list("reasons"),
             "counts": {layer: counts[layer] for layer in LAYERS},
             "tokens": {layer: tokens[layer] for layer in LAYERS},
             "before": before,
@@ -115,12 +116,8 @@ class Fold:
                 for number, one in enumerate(self._made)
                 if one.get("summary")
             ],
-            "laws": [
-                {"id": law.id, "says": law.says, "rows": list(law.rows)}
-                for law in LAWS
-                if law.id in (record.get("laws") or ())
-            ],
-            "complaints": self.complaints,
+            "laws": [{"id": law.id, "says": law.says, "rows": list(law.rows)} for law in LAWS if law.id in laws],
+            "complaints": [*self.complaints, *self._wrong()],
         }
 
     def message(self, line: int | None, made: int | None, *, whole: bool = False) -> dict[str, Any] | None:
@@ -217,9 +214,19 @@ class Fold:
         except InvalidMessage:
             return None
 
-    def _numbers(self, name: str) -> list[int]:
+    def _list(self, name: str) -> list[Any]:
         given = self.record.get(name)
-        return [number for number in given if isinstance(number, int)] if isinstance(given, list) else []
+        return given if isinstance(given, list) else []
+
+    def _numbers(self, name: str) -> list[int]:
+        return [number for number in self._list(name) if isinstance(number, int)]
+
+    def _wrong(self) -> list[str]:
+        """What of the record cannot be meant."""
+        names = [name for name in _LISTS if not isinstance(self.record.get(name) or [], list)]
+        if not names:
+            return []
+        return [f"The record has no list in {', '.join(names)}: it is shown without. Put a backup of it in its place."]
 
     @cached_property
     def _dialect(self) -> Dialect:
@@ -227,8 +234,7 @@ class Fold:
 
     @cached_property
     def _made(self) -> list[Mapping[str, Any]]:
-        given = self.record.get("made")
-        return [one if isinstance(one, Mapping) else {} for one in given] if isinstance(given, list) else []
+        return [one if isinstance(one, Mapping) else {} for one in self._list("made")]
 
     @cached_property
     def _earlier(self) -> frozenset[int]:
@@ -251,6 +257,7 @@ class Fold:
         return frozenset(self.clipped.values())
 
 
+_LISTS = ("reasons", "laws", "left", "made", "positions", "tokens", "pinned", "tools", "gone", "earlier_summaries")
 _FIXED = ("system", "developer")
 """Roles that are pinned unless somebody says otherwise; for records that do not tell."""
 

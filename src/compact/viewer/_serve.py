@@ -5,8 +5,11 @@ Owns: the socket, the server, and where spans are kept. Must never: listen beyon
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import http.client
+import ipaddress
+import json
 import socket
 import threading
 import time
@@ -29,6 +32,11 @@ __all__ = ["running", "serve"]
 
 _PORTS = 50
 """Ports tried for the suggestion of a free one."""
+_FAREWELL = 1.0
+"""Seconds that the end waits for somebody."""
+_FIRST = 65_536
+"""Bytes of a file in which its first line should end."""
+_KEPT = ("summary-*.json", "transcript-pre-compact-*.jsonl", "events*.jsonl", "session.json")
 
 
 def serve(
@@ -43,7 +51,7 @@ def serve(
 ) -> None:
     """Serve until Ctrl-C; `started` is told the address and what is shown."""
     with _server(config, source, host, port, token, db) as (server, listening, shown), suppress(KeyboardInterrupt):
-        started(_address(listening), shown)
+        started(_address(listening, named=True), shown)
         server.run(sockets=[listening])
 
 
@@ -71,7 +79,7 @@ def running(
 
 
 class _Server(uvicorn.Server):
-    """A server that ends its streams before it waits for them."""
+    """A server that ends its streams before it waits for them, and then whatever does not end."""
 
     def __init__(self, config: uvicorn.Config, viewer: Viewer) -> None:
         super().__init__(config)
@@ -80,7 +88,11 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop."""
         self._viewer.end()
-        await super().shutdown(sockets)
+        ending = asyncio.create_task(super().shutdown(sockets))
+        await asyncio.wait([ending], timeout=_FAREWELL)
+        for connection in list(self.server_state.connections):  # who does not read, or has sent half a request
+            connection.transport.abort()
+        await ending
 
 
 @contextmanager
@@ -111,11 +123,19 @@ def _server(
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=2,
             )
-            yield _Server(settings, viewer), listening, seen.name
+            shown = seen.name
+            if file is None and shelf is not None and shelf.root is not None and not shelf.root.is_dir():
+                shown = (
+                    f"live events only, because there is no archive at {shelf.name} yet (the first fold of an agent "
+                    "started here makes it; or name one: compact view FOLDER)"
+                )
+            yield _Server(settings, viewer), listening, shown
         finally:
             spans.close()
-            if shelf is not None:
-                shelf.close()
+            if shelf is not None:  # a search may hold it, of an archive that does not answer
+                closing = threading.Thread(target=shelf.close, daemon=True)
+                closing.start()
+                closing.join(_FAREWELL)
     finally:
         listening.close()
 
@@ -125,16 +145,42 @@ def _opened(config: CompactConfig, source: Path | None) -> tuple[CompactConfig, 
     if source is None:
         return config, None
     if source.is_file():
+        _check_events(source)
         return config, source
     if not source.is_dir():
         raise CompactError(f"{source} is neither a folder nor a file; name an archive's folder, or a .jsonl of events")
     if any(source.glob("summary-*.json")) or (source / "events.jsonl").is_file():
         source = source.absolute().parent  # one session's folder: its archive is shown
+    seen = [entry for entry in source.iterdir() if not entry.name.startswith(".")]
+    if seen and not any(next(entry.glob(name), None) for entry in seen if entry.is_dir() for name in _KEPT):
+        raise CompactError(
+            f"{source} is no archive: none of the {len(seen):,} things in it is a session's folder. Name the folder "
+            "that storage.path names, which is .compact/archive unless set otherwise."
+        )
     return config.changed(storage={"adapter": "fs", "path": str(source)}), None
 
 
-def _address(listening: socket.socket) -> str:
+def _check_events(source: Path) -> None:
+    """Refuse a file whose first line is no event; one without a whole line may still get it."""
+    try:
+        with source.open("rb") as file:
+            line, newline, _ = file.read(_FIRST).lstrip().partition(b"\n")
+    except OSError as error:
+        raise CompactError(f"{source} cannot be read ({error.strerror})") from None
+    try:
+        if (newline or b"\0" in line) and not isinstance(json.loads(line), dict):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise CompactError(
+            f"{source} is no file of events: its first line is no JSON object. Name an archive's folder, or the file "
+            "that tracing.jsonl names."
+        ) from None
+
+
+def _address(listening: socket.socket, *, named: bool = False) -> str:
     host, port = listening.getsockname()[:2]
+    if named and ipaddress.ip_address(host).is_unspecified:
+        host = socket.gethostname()  # nobody can reach 0.0.0.0
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -146,7 +192,8 @@ def _listen(host: str, port: int) -> socket.socket:
             raise CompactError(
                 f"{host} port {port} cannot be used ({error}); choose others with --host, --port"
             ) from None
-        free = next((other for other in range(port + 1, min(port + _PORTS, 65_536)) if _is_free(host, other)), 0)
+        others = *range(port + 1, min(port + _PORTS, 65_536)), *range(port - 1, max(port - _PORTS, 1_023), -1)
+        free = next((other for other in others if _is_free(host, other)), 0)
         raise CompactError(f"port {port} of {host} is taken: {_who(host, port)}. Or use --port {free}") from None
 
 

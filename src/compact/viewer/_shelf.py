@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ from typing import Any
 from .._archive import Archive
 from .._past import Past
 from .._recall import Index
-from .._records import parse
+from .._records import digest, parse
 from .._redact import Redactor, held_secrets
 from ..config import CompactConfig
 from ..errors import ArchiveError
 from ..stores import KeyMissing, Store, open_store, summary_key, transcript_key
 from ._folds import Fold, lines_of
 from ._spans import whole_text
+from ._timeline import archived_fold
 
 __all__ = ["Kept", "Shelf"]
 
@@ -42,6 +44,8 @@ class Kept:
     """What the archive has of one session."""
 
     place: str
+    told: str = ""
+    """What the session is called in its own files; several may be called the same once secrets are gone."""
     steps: list[int] = field(default_factory=list)
     """Folds with a record, ascending."""
     events: list[str] = field(default_factory=list)
@@ -76,8 +80,13 @@ class Shelf:
         self._kept: dict[str, Kept] = {}
         self._folds: OrderedDict[tuple[str, int, str], Fold] = OrderedDict()
         self._lies: OrderedDict[tuple[str, int, str], _Lie] = OrderedDict()
-        self.complaints: list[str] = []
-        """What search could not read, the newest last."""
+        self._unread: dict[str, str] = {}
+        self._searched: list[str] = []
+
+    @property
+    def complaints(self) -> list[str]:
+        """What timelines and the newest search could not read."""
+        return [*self._unread.values(), *self._searched]
 
     @classmethod
     def of(cls, config: CompactConfig) -> Shelf | None:
@@ -94,6 +103,7 @@ class Shelf:
     def look(self) -> dict[str, Kept]:
         """Look again at what there is: the sessions by name."""
         kept: dict[str, Kept] = {}
+        nothing = Kept("")
         for key in self._store.list(""):
             place, _, name = key.partition("/")
             if not name:
@@ -103,12 +113,17 @@ class Shelf:
                 one.events.append(key)
             elif found := re.fullmatch(r"summary-([0-9]+)\.json", name):
                 one.steps.append(int(found[1]))
-        for place in kept:
-            if place not in self._names:
-                self._names[place] = whole_text(self._archive.name_of(place) or place)
+        self._drop(
+            {one.place for one in self._kept.values() if len(one.steps) > len(kept.get(one.place, nothing).steps)}
+        )
+        self._names = {
+            place: name for place in kept if (name := self._names.get(place) or self._archive.name_of(place))
+        }
         for one in kept.values():
             one.steps.sort()
-        self._kept = {self._names[place]: one for place, one in kept.items()}
+            one.told = whole_text(self._names.get(one.place, one.place))
+        often = Counter(one.told for one in kept.values())
+        self._kept = {_unlike(one) if often[one.told] > 1 else one.told: one for one in kept.values()}
         return self._kept
 
     def kept(self) -> Mapping[str, Kept]:
@@ -120,7 +135,7 @@ class Shelf:
         return self._archive.get(key)
 
     def stamp(self, key: str) -> tuple[int, int] | None:
-        """Size and time of a file, to know it again; None when it is gone. Objects of a bucket never change."""
+        """Size and time of a file, to know it again; None when it is gone. An object of a bucket is not altered."""
         if self.root is None:
             return 0, 0
         try:
@@ -146,11 +161,27 @@ class Shelf:
         """The record of a fold; `ArchiveError` when it is missing or damaged."""
         return self._archive.fold(self._place(session), step)
 
+    def brief(self, session: str, step: int) -> dict[str, Any] | None:
+        """A fold as the timeline shows it, by its record; None, and a complaint, when that cannot be read."""
+        key = summary_key(self._place(session), step)
+        try:
+            fold = archived_fold(self.record(session, step))
+        except (ArchiveError, KeyError, TypeError, ValueError, OverflowError) as error:
+            why = str(error) if isinstance(error, ArchiveError) else f"{key}: a field of it is no value for it."
+            self._unread = {**dict(list(self._unread.items())[-19:]), key: why}
+            return None
+        self._unread.pop(key, None)
+        return fold
+
+    def asks_store(self, session: str) -> bool:
+        """Whether anything may be kept of a session: a bucket that was not seen yet may not answer."""
+        return self.root is not None or session in self._kept
+
     def fold(self, session: str, step: int) -> Fold:
         """A fold; `KeyMissing` when neither its record nor its transcript is there."""
         place = self._place(session)
         record, transcript = summary_key(place, step), transcript_key(place, step)
-        known = place, step, f"{self.stamp(record)} {self.stamp(transcript)}"
+        known = place, step, self._print(record, transcript)
         with self._lock:
             if known in self._folds and "None" not in known[2]:
                 self._folds.move_to_end(known)
@@ -183,6 +214,7 @@ class Shelf:
                 "Search it with manager.recall() and the id as your program knows it."
             )
         hits = []
+        self._searched = []
         for hit in self._past.recall(session, query, None, limit):
             lie = self._lie(session, hit.step)
             hits.append(
@@ -203,6 +235,22 @@ class Shelf:
         """Where a session is kept. One whose id was redacted is found by what its place says it is called."""
         one = self._kept.get(session)
         return one.place if one is not None else self._archive.place(session)
+
+    def _print(self, record: str, transcript: str) -> str:
+        """What tells a fold from another of the same number. In a bucket its record does, which names what it read."""
+        if self.root is None:
+            with suppress(KeyMissing):
+                return digest(self.get(record))
+            return str(None)
+        return f"{self.stamp(record)} {self.stamp(transcript)}"
+
+    def _drop(self, places: Set[str]) -> None:
+        """Remember nothing of folds that may not be there any more."""
+        remembered: Iterable[OrderedDict[tuple[str, int, str], Any]] = (self._folds, self._lies)
+        with self._lock:
+            for known in remembered:
+                for one in [one for one in known if one[0] in places]:
+                    del known[one]
 
     def _read(self, session: str, step: int, record_key: str, transcript_key_: str) -> tuple[Fold, int]:
         complaints: list[str] = []
@@ -255,8 +303,13 @@ class Shelf:
         return lie
 
     def _complain(self, text: str) -> None:
-        if text not in self.complaints:
-            self.complaints = [*self.complaints[-19:], text]
+        if text not in self._searched:
+            self._searched = [*self._searched[-19:], text]
+
+
+def _unlike(one: Kept) -> str:
+    """A name for a session whose own is told by others too."""
+    return f"{one.told} ({digest(one.place.encode())[:8]})"
 
 
 def _marked(text: str, query: str) -> list[tuple[int, int]]:

@@ -12,7 +12,6 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +19,13 @@ from .._calls import Calls, Span, event_of, spans_of
 from .._lines import read_lines
 from ..errors import ArchiveError, CompactError
 from ._shelf import Kept, Shelf
-from ._spans import Spans, whole_text
+from ._spans import TAIL, Noted, Spans, whole_text
 
 __all__ = ["Source"]
 
 _BAD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError, RecursionError)
 """What an event that is none may raise on its way to a span."""
 _COMPLAINTS = 50
-_END = 256
-
-
-@dataclass(slots=True)
-class _Tail:
-    """How far a stream of events was read, and the calls that were open there."""
-
-    read: dict[str, int] = field(default_factory=dict)
-    """By file, the bytes that were read."""
-    ends: dict[str, bytes] = field(default_factory=dict)
-    """By file, the last of these bytes: a file that has others there is not the one that was read."""
-    calls: Calls = field(default_factory=Calls)
 
 
 class Source:
@@ -49,7 +36,10 @@ class Source:
         self._shelf = shelf
         self._file = file.absolute() if file is not None else None
         self._lock = threading.Lock()
-        self._tails: dict[str, _Tail] = {}
+        self._calls: dict[str, Calls] = {}
+        """By place, the calls that were open where its events were read to; a place that is new here is read anew."""
+        self._at: Noted | None = None
+        """How far the file was read."""
         self._complaints: dict[str, str] = {}
         self.took = 0.0
         """Seconds that the last look took."""
@@ -81,20 +71,27 @@ class Source:
 
     def _sync_file(self, path: Path) -> bool:
         name = str(path)
-        tail = self._tails.setdefault(name, _Tail())
-        done = tail.read.get(name, 0)
+        done = self._at.read if self._at is not None else 0
         try:
-            if path.stat().st_size < done:  # somebody began it anew
-                tail = self._tails[name] = _Tail()
-                done = 0
             with path.open("rb") as file:
-                file.seek(done)
+                file.seek(max(0, done - TAIL))
                 data = file.read()
+                if self._at is not None and not self._at.ends(data[: min(done, TAIL)]):  # somebody began it anew
+                    file.seek(0)
+                    data, done = file.read(), 0
+                    self._calls.clear()
         except OSError as error:
             self._complaints[name] = f"{path.name} cannot be read ({error.strerror}). Name a file of events."
             return False
-        tail.read[name] = done + self._whole(data)
-        return self._spans.add(self._spans_of(data[: self._whole(data)], path.name, tail.calls))
+        self._complaints.pop(name, None)
+        if done == 0:
+            self._complaints.pop(path.name, None)
+        new = data[min(done, TAIL) :]
+        whole = self._whole(new)
+        calls = self._calls.setdefault(name, Calls())
+        news = self._spans.add(self._spans_of(new[:whole], path.name, calls))
+        self._at = Noted.of("", "", data[: min(done, TAIL) + whole], done + whole)
+        return news
 
     def _sync_shelf(self, shelf: Shelf) -> bool:
         try:
@@ -103,67 +100,87 @@ class Source:
             self._complaints["archive"] = str(error)
             return False
         self._complaints.pop("archive", None)
-        known = self._spans.files()
-        news = self._forget(shelf, kept, known)
+        known = self._known(shelf)
+        news = self._forget(kept, known)
         waiting: list[tuple[int, str, Kept]] = []
         stamps: dict[str, str] = {}
         for session, one in kept.items():
-            changed = 0
+            noted = known.get(one.place, {})
+            # Other keys than before, or under another name: not what was read.
+            changed = int(
+                not noted.keys() <= set(one.events) or any(file.session != session for file in noted.values())
+            )
             for key in one.events:
                 stamp = shelf.stamp(key)
                 stamps[key] = str(stamp)
-                if stamp is not None and known.get(self._named(shelf, key), ("", ""))[1] != stamps[key]:
+                if stamp is not None and (key not in noted or noted[key].stamp != stamps[key]):
                     changed = max(changed, stamp[1], 1)
             if changed:
                 waiting.append((changed, session, one))
         for _, session, one in sorted(waiting, key=lambda each: each[0], reverse=True):
-            news = self._read(shelf, session, one, stamps, known) or news
+            news = self._read(shelf, session, one, stamps, known.get(one.place, {})) or news
         return news
 
     def _read(
-        self, shelf: Shelf, session: str, one: Kept, stamps: Mapping[str, str], known: Mapping[str, tuple[str, str]]
+        self, shelf: Shelf, session: str, one: Kept, stamps: Mapping[str, str], noted: Mapping[str, Noted]
     ) -> bool:
         """The events of one session that are new since the last look; all of them when there was none."""
-        tail = self._tails.get(one.place)
-        if tail is None:
-            tail = self._tails[one.place] = _Tail()
-        news = False
+        if not noted:
+            self._calls.pop(one.place, None)
+        resumed = one.place in self._calls
+        data: dict[str, bytes] = {}
         for key in one.events:
-            if key in tail.read and known.get(self._named(shelf, key), ("", ""))[1] == stamps[key]:
+            # The first object of a bucket is looked at again: a session made anew has the same names.
+            again = not resumed or (shelf.root is None and key == one.events[0])
+            if not again and key in noted and noted[key].stamp == stamps[key]:
                 continue
             try:
-                data = shelf.get(key)
+                data[key] = shelf.get(key)
+                self._complaints.pop(key, None)
             except ArchiveError as error:
                 self._complaints[key] = str(error)
-                continue
-            done = tail.read.get(key, 0)
-            if data[max(0, done - _END) : done] != tail.ends.get(key, b""):  # the session was forgotten and made anew
-                self._spans.forget(whole_text(session))
-                done, tail.calls = 0, Calls()
-            new = data[done:]
-            whole = self._whole(new)
-            news = self._spans.add(self._spans_of(new[:whole], key, tail.calls)) or news
-            tail.read[key] = done + whole
-            tail.ends[key] = data[max(0, done + whole - _END) : done + whole]
-            self._spans.remember(self._named(shelf, key), session, stamps[key])
+        if (
+            not noted.keys() <= set(one.events)
+            or any(file.session != session for file in noted.values())
+            or any(key in noted and not noted[key].begins(found) for key, found in data.items())
+        ):  # the session was forgotten and made anew, or is called otherwise now
+            self._spans.forget(session, *{file.session for file in noted.values()})
+            self._read(shelf, session, one, stamps, {})
+            return True
+        calls = self._calls.setdefault(one.place, Calls())
+        news = False
+        for key, found in data.items():
+            done = noted[key].read if resumed and key in noted else 0
+            end = done + self._whole(found[done:])
+            spans = self._spans_of(found[done:end], key, calls)
+            if one.told != session:  # other sessions are told by the same name
+                spans = [
+                    span | {"trace_id": session} if whole_text(span["trace_id"]) == one.told else span for span in spans
+                ]
+            news = self._spans.add(spans) or news
+            self._spans.remember(self._named(shelf, key), Noted.of(session, stamps[key], found[:end], end))
         return news
 
-    def _forget(self, shelf: Shelf, kept: Mapping[str, Kept], known: Mapping[str, tuple[str, str]]) -> bool:
-        """Drop what is known of sessions that the archive has forgotten."""
-        places = {one.place for one in kept.values()}
+    def _known(self, shelf: Shelf) -> dict[str, dict[str, Noted]]:
+        """What was read of this archive: by place and key."""
+        known: dict[str, dict[str, Noted]] = {}
         prefix = self._named(shelf, "")
-        gone = {
-            (name.removeprefix(prefix).partition("/")[0], session)
-            for name, (session, _) in known.items()
-            if name.startswith(prefix)
-        }
-        news = False
-        for place, session in gone:
-            if place not in places:
-                self._spans.forget(session)
-                self._tails.pop(place, None)
-                news = True
-        return news
+        for name, noted in self._spans.files().items():
+            if name.startswith(prefix):
+                key = name.removeprefix(prefix)
+                known.setdefault(key.partition("/")[0], {})[key] = noted
+        return known
+
+    def _forget(self, kept: Mapping[str, Kept], known: Mapping[str, Mapping[str, Noted]]) -> bool:
+        """Drop what is known of sessions that the archive has forgotten."""
+        gone = known.keys() - {one.place for one in kept.values()}
+        if gone:
+            self._spans.forget(*{noted.session for place in gone for noted in known[place].values()})
+            for key in [key for place in gone for key in known[place]]:
+                self._complaints.pop(key, None)
+            for place in gone:
+                self._calls.pop(place, None)
+        return bool(gone)
 
     def _named(self, shelf: Shelf, key: str) -> str:
         return f"{shelf.root or shelf.name}\n{key}"

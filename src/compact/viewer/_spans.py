@@ -8,70 +8,38 @@ Rules:
   nothing. So whoever has seen id N has seen everything once it has read all above N.
 - Ids never go back, not even with a new database: they start at the microseconds of the clock.
 - One connection behind a lock; it holds the file alone. Whoever finds it held works in memory.
+- A file that is not there is made when there is something to keep.
+- What is forgotten is gone from the file and from its log when `forget` returns.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from .._seen import SEEN
 from ._brief import brief_of
+from ._database import in_memory, is_damaged, opened, renewed
 from ._ingest import seconds_of
 
-__all__ = ["NEWEST", "Spans", "whole_text"]
+__all__ = ["NEWEST", "TAIL", "Noted", "Spans", "whole_text"]
+
+T = TypeVar("T")
 
 NEWEST = 1_000_000
 """Spans kept; the oldest give way."""
 _AT_ONCE = 2_000
 """Spans written in one transaction, so that nobody waits for long."""
-_SCHEMA_VERSION = 1
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS spans (
-    id INTEGER PRIMARY KEY, session TEXT, span_id TEXT, parent_id TEXT, kind TEXT, name TEXT, started REAL, ended REAL,
-    status TEXT, brief TEXT, step INTEGER, grade INTEGER, tokens INTEGER, window INTEGER, saved INTEGER, mark TEXT,
-    whole TEXT, UNIQUE (session, span_id)
-);
-CREATE INDEX IF NOT EXISTS by_session ON spans (session, id);
-CREATE INDEX IF NOT EXISTS marks ON spans (session, ended) WHERE mark IS NOT NULL;
-CREATE TABLE IF NOT EXISTS sessions (
-    session TEXT PRIMARY KEY, spans INTEGER, folds INTEGER, saved INTEGER, errors INTEGER, warnings INTEGER,
-    first REAL, last REAL, tokens INTEGER, window INTEGER, told REAL
-);
-CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, session TEXT, stamp TEXT);
-CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON spans BEGIN
-    INSERT OR IGNORE INTO sessions VALUES (new.session, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL);
-    UPDATE sessions SET spans = spans + 1,
-        folds = folds + (new.saved IS NOT NULL), saved = saved + ifnull(new.saved, 0),
-        errors = errors + (new.grade = 2), warnings = warnings + (new.grade = 1),
-        first = min(ifnull(first, new.started), ifnull(new.started, first)),
-        tokens = CASE WHEN ifnull(told, 0) <= ifnull(new.ended, 0) THEN ifnull(new.tokens, tokens) ELSE tokens END,
-        told = CASE WHEN new.tokens IS NULL THEN told ELSE max(ifnull(told, new.ended), ifnull(new.ended, told)) END,
-        window = ifnull(new.window, window),
-        last = max(ifnull(last, new.ended), ifnull(new.ended, last)) WHERE session = new.session;
-END;
-CREATE TRIGGER IF NOT EXISTS grown AFTER UPDATE ON spans BEGIN
-    UPDATE sessions SET errors = errors + (new.grade = 2) - (old.grade = 2),
-        warnings = warnings + (new.grade = 1) - (old.grade = 1),
-        last = max(ifnull(last, new.ended), ifnull(new.ended, last)) WHERE session = new.session;
-END;
-CREATE TRIGGER IF NOT EXISTS gone AFTER DELETE ON spans BEGIN
-    UPDATE sessions SET spans = spans - 1,
-        folds = folds - (old.saved IS NOT NULL), saved = saved - ifnull(old.saved, 0),
-        errors = errors - (old.grade = 2), warnings = warnings - (old.grade = 1) WHERE session = old.session;
-    DELETE FROM sessions WHERE session = old.session AND spans <= 0;
-END;
-"""
-
+TAIL = 256
+"""Bytes by whose hash a file is known again."""
 _ADD = """
 INSERT INTO spans VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session, span_id) DO UPDATE SET id = excluded.id, parent_id = excluded.parent_id, kind = excluded.kind,
@@ -88,19 +56,48 @@ def whole_text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """How a file looked when it was read: whose it was, its stamp, how many bytes, and a hash of the last of them."""
+
+    session: str
+    stamp: str
+    read: int
+    tail: str
+
+    @classmethod
+    def of(cls, session: str, stamp: str, data: bytes, read: int) -> Noted:
+        """The note of a file that was read so far, by the data before that place, or the end of it."""
+        return cls(whole_text(session), stamp, read, _hash(data[-TAIL:]))
+
+    def begins(self, data: bytes) -> bool:
+        """Whether a file is still the one that was read, perhaps with more at its end."""
+        return len(data) >= self.read and self.ends(data[max(0, self.read - TAIL) : self.read])
+
+    def ends(self, data: bytes) -> bool:
+        """Whether this is what was read last."""
+        return _hash(data) == self.tail
+
+
 class Spans:
     """Spans by session. Safe to share between threads; every method may block for a moment."""
 
     def __init__(self, path: Path | None = None, *, newest: int = NEWEST) -> None:
         self._lock = threading.Lock()
         self._newest = newest
-        self.complaint: str | None = None
-        """Why spans are kept in memory only, if they are and should not be."""
-        self._db = self._opened(path)
-        (last,) = self._db.execute("SELECT max(id) FROM spans").fetchone()
-        self._id = max(last or 0, int(time.time() * 1e6))
+        self._path = path
+        self._later = path is not None and not path.exists() and not path.is_symlink()
+        self._odd: str | None = None
+        self._failing: str | None = None
+        self._db = in_memory() if path is None or self._later else self._opened(path)
+        self._id = int(time.time() * 1e6)
         self._count = 0
-        self._recount(self._db)
+        self._with(self._start)
+
+    @property
+    def complaint(self) -> str | None:
+        """Why spans are kept in memory only, or not at all, if they should be."""
+        return " ".join(filter(None, (self._odd, self._failing))) or None
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -111,25 +108,33 @@ class Spans:
         while batch := list(islice(waiting, _AT_ONCE)):
             latest = {(whole_text(span["trace_id"]), whole_text(span["span_id"])): span for span in batch}
             rows = [_row(session, span_id, span) for (session, span_id), span in latest.items()]
-            with self._writing() as db:
+
+            def write(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]] = rows) -> bool:
                 before = db.total_changes
                 first, self._id = self._id + 1, self._id + len(rows)
                 db.executemany(_ADD, ((number, *row) for number, row in enumerate(rows, first)))
-                news = news or db.total_changes > before
+                changed = db.total_changes > before
                 self._make_room(db)
+                return changed
+
+            news = self._with(write, writes=True) or news
         return news
 
-    def remember(self, name: str, session: str, stamp: str) -> None:
+    def remember(self, name: str, noted: Noted) -> None:
         """Note how a file looked when it was read."""
-        with self._writing() as db:
-            db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (name, whole_text(session), stamp))
+        values = name, noted.session, noted.stamp, noted.read, noted.tail
+        self._with(lambda db: db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", values), writes=True)
 
-    def forget(self, session: str) -> None:
-        """Drop all that is known of a session."""
-        with self._writing() as db:
-            db.execute("DELETE FROM spans WHERE session = ?", (session,))
-            db.execute("DELETE FROM files WHERE session = ?", (session,))
-            self._recount(db)
+    def forget(self, *sessions: str) -> None:
+        """Drop all that is known of some sessions, for good."""
+
+        def write(db: sqlite3.Connection) -> None:
+            for session in sessions:
+                db.execute("DELETE FROM spans WHERE session = ?", (session,))
+                db.execute("DELETE FROM files WHERE session = ?", (session,))
+
+        self._with(write, writes=True)
+        self._with(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     def close(self) -> None:
         """Let go of the file."""
@@ -161,7 +166,10 @@ class Spans:
 
     def fold(self, session: str, step: int) -> tuple[float, dict[str, Any]] | None:
         """How long the call took that made a fold, and its span; None when no event told of it."""
-        sql = "SELECT started, ended, whole FROM spans WHERE session = ? AND step = ? AND name = ?"
+        sql = (
+            "SELECT started, ended, whole FROM spans "
+            "WHERE session = ? AND step = ? AND name = ? AND name GLOB 'fold *'"  # the last for the index
+        )
         for started, ended, whole in self._read(sql, (session, step, f"fold {step}")):
             return (ended or 0) - (started or 0), json.loads(whole)
         return None
@@ -169,94 +177,93 @@ class Spans:
     def marks(self, session: str) -> list[tuple[float, dict[str, Any]]]:
         """What the timeline needs, in order of time."""
         sql = "SELECT ended, mark FROM spans WHERE session = ? AND mark IS NOT NULL ORDER BY ended, id"
-        return [(ended, json.loads(mark)) for ended, mark in self._read(sql, (session,)) if ended is not None]
+        rows = [row for row in self._read(sql, (session,)) if row[0] is not None]
+        marks: list[Any] = []
+        for start in range(0, len(rows), _AT_ONCE):  # many in one go take a third of the time
+            marks += json.loads(f"[{','.join(mark for _, mark in rows[start : start + _AT_ONCE])}]")
+        return [(ended, mark) for (ended, _), mark in zip(rows, marks, strict=True)]
 
     def sessions(self) -> list[dict[str, Any]]:
-        """Every session with its sums, the newest first."""
+        """Every session with its sums, the newest first. `folds` and `saved` count all folds made, undone or not."""
         rows = self._read(f"SELECT {', '.join(_SESSION)} FROM sessions ORDER BY last DESC, session", ())  # noqa: S608
         return [dict(zip(_SESSION, row, strict=True)) for row in rows]
 
-    def files(self) -> dict[str, tuple[str, str]]:
-        """The files that were read: their session, and how they looked."""
-        return {name: (session, stamp) for name, session, stamp in self._read("SELECT * FROM files", ())}
+    def files(self) -> dict[str, Noted]:
+        """The files that were read, and how they looked."""
+        return {name: Noted(*noted) for name, *noted in self._read("SELECT * FROM files", ())}
 
     # -- the parts ---------------------------------------------------------------------------------------------------
 
-    def _opened(self, path: Path | None) -> sqlite3.Connection:
-        if path is not None:
-            try:
-                return _prepared(_file(path))
-            except (OSError, sqlite3.Error) as error:
-                self.complaint = (
-                    f"spans are kept in memory only: {path.name} cannot be used ({error}). End the viewer that has it "
-                    "open, or name another file with --db."
-                )
-        return _prepared(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+    def _opened(self, path: Path, how: Callable[[Path], sqlite3.Connection] = opened) -> sqlite3.Connection:
+        try:
+            db = how(path)
+            if how is renewed:
+                self._odd = f"{path.name} was damaged and made anew: of what was seen, only what is archived came back."
+            return db
+        except (OSError, sqlite3.Error) as error:
+            if how is opened and is_damaged(error):
+                return self._opened(path, renewed)
+            self._odd = (
+                f"spans are kept in memory only: {path.name} cannot be used ({error}). End the viewer that has it "
+                "open, or name another file with --db."
+            )
+        return in_memory()
 
     def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with self._lock:
-            return self._db.execute(sql, values).fetchall()
+        return self._with(lambda db: db.execute(sql, values).fetchall())
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _with(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
+        """Do something with the database. A file that proves to be damaged gives way to a new one, or to none."""
         with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
+            if writes and self._later and self._path is not None:
+                self._later = False
+                self._db.close()
+                self._db = self._opened(self._path)
+                self._start(self._db)
             try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+                return self._tried(work, writes)
+            except sqlite3.DatabaseError as error:
+                if self._path is None or not is_damaged(error):
+                    raise
+                self._db.close()
+                self._db, self._count = self._opened(self._path, renewed), 0
+                return self._tried(work, writes)
+
+    def _tried(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
+        db = self._db
+        if not writes:
+            return work(db)
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            result = work(db)
+            count = _counted(db)
+            db.execute("COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.Error):  # some errors end a transaction by themselves
+                db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                self._failing = f"what comes now is not kept ({error}): make room, or name another file with --db."
+            raise
+        self._count, self._failing = count, None
+        return result
+
+    def _start(self, db: sqlite3.Connection) -> None:
+        (last,) = db.execute("SELECT max(id) FROM spans").fetchone()
+        self._id = max(last or 0, self._id)
+        self._count = _counted(db)
 
     def _make_room(self, db: sqlite3.Connection) -> None:
-        self._recount(db)
-        if self._count > self._newest:
-            over = self._count - self._newest + self._newest // 100
+        if (count := _counted(db)) > self._newest:
+            over = count - self._newest + self._newest // 100
             db.execute("DELETE FROM spans WHERE id IN (SELECT id FROM spans ORDER BY id LIMIT ?)", (over,))
-            self._recount(db)
-
-    def _recount(self, db: sqlite3.Connection) -> None:
-        self._count = int(db.execute("SELECT ifnull(sum(spans), 0) FROM sessions").fetchone()[0])
 
 
-def _file(path: Path) -> sqlite3.Connection:
-    """The file, private and held by us alone; made if need be. One that is no database of ours is left as it is."""
-    for folder in reversed(path.absolute().parents):
-        if not folder.exists():
-            folder.mkdir(mode=0o700)
-    if path.is_symlink() or path.parent.is_symlink():
-        raise OSError("a symbolic link leads to it")
-    if path.parent.name == SEEN.parent.name:  # nobody wants it in a repository
-        _make(path.parent / ".gitignore", b"*\n")
-    _make(path)  # SQLite would make it readable for others; what it puts beside it takes the mode of this one
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.2)
-    try:
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("BEGIN EXCLUSIVE")
-        db.execute("COMMIT")
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version not in (0, _SCHEMA_VERSION):
-            raise sqlite3.DatabaseError(f"it is of version {version}, and this one reads {_SCHEMA_VERSION}")
-    except BaseException:
-        db.close()
-        raise
-    return db
+def _counted(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT ifnull(sum(spans), 0) FROM sessions").fetchone()[0])
 
 
-def _make(path: Path, data: bytes = b"") -> None:
-    with suppress(FileExistsError):
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        try:
-            os.write(file, data)
-        finally:
-            os.close(file)
-
-
-def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
-    db.execute("PRAGMA synchronous = NORMAL")
-    db.executescript(f"{_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION};")
-    return db
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _row(session: str, span_id: str, span: Mapping[str, Any]) -> tuple[Any, ...]:

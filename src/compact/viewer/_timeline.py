@@ -5,7 +5,7 @@ Owns: `timeline`, from marks in order of time (`_brief` writes them). Must never
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,39 +43,56 @@ class _Call:
     cost_usd: float | None = None
     score: float | None = None
 
+    def hear(self, time: float, mark: Mapping[str, Any]) -> None:
+        """Take what one of its events says."""
+        event = mark["event"]
+        if event == "compact.token_estimate":
+            self.began = time
+        elif event == "compact.trigger_decision":
+            self.reason, self.note = mark["reason"], mark["note"]
+        elif event == "compact.summary_call":
+            if mark["cost_usd"] is not None:
+                self.cost_usd = (self.cost_usd or 0.0) + mark["cost_usd"]
+        elif event == "compact.summary_created":
+            if mark["score"] is not None:
+                self.score = mark["score"] if self.score is None else min(self.score, mark["score"])
+        else:
+            self.fallback = mark.get("fallback") or self.fallback
 
-def timeline(marks: Iterable[tuple[float, Mapping[str, Any]]]) -> Timeline:
-    """The timeline that some marks tell."""
+
+def timeline(marks: Sequence[tuple[float, Mapping[str, Any]]]) -> Timeline:
+    """The timeline that some marks tell.
+
+    What belongs to one call says so, and only where nothing does is it the call before: a clock may go back.
+    """
     line, call = Timeline(), _Call()
+    folds = {mark.get("call") for _, mark in marks if mark["event"] == "compact.pruned_messages"} - {None}
+    calls: dict[Any, _Call] = {}
+    for time, mark in marks:
+        if mark.get("call") in folds:
+            calls.setdefault(mark["call"], _Call()).hear(time, mark)
     own: set[int] = set()
     """Points that belong to a fold: the one before it, and the one it left."""
     window = trigger = budget = None
     for time, mark in marks:
         event = mark["event"]
         if event == "compact.token_estimate":
-            call = _Call(time)
+            call = _Call()
             window = mark["window"] or window
             line.points.append((time, mark["tokens"] or 0, window, trigger, budget))
-        elif event == "compact.trigger_decision":
-            call.reason, call.note = mark["reason"], mark["note"]
+        call.hear(time, mark)
+        if event == "compact.trigger_decision":
             trigger, budget = _lines(mark, window)
             if line.points and call.began == line.points[-1][0]:
                 line.points[-1] = (*line.points[-1][:2], window, trigger, budget)
-        elif event == "compact.summary_call":
-            if mark["cost_usd"] is not None:
-                call.cost_usd = (call.cost_usd or 0.0) + mark["cost_usd"]
-        elif event == "compact.summary_created":
-            if mark["score"] is not None:
-                call.score = mark["score"] if call.score is None else min(call.score, mark["score"])
         elif event == "compact.pruned_messages":
             if line.points:
                 own.add(len(line.points) - 1)
             own.add(len(line.points))
             line.points.append((time, mark["tokens_after"] or 0, window, trigger, budget))
-            line.folds.append(_fold(time, mark, call))
-        else:
-            call.fallback = mark.get("fallback") or call.fallback
-            kind = "error" if event == "compact.error" else "warning"
+            line.folds.append(_fold(time, mark, calls.get(mark.get("call"), call)))
+        elif event in ("compact.error", "compact.warning"):
+            kind = event.removeprefix("compact.")
             line.marks.append({"time": time, "kind": kind, "title": mark["title"] or kind, "detail": mark["detail"]})
     line.points = _thinned(line.points, own)
     return line
@@ -83,16 +100,16 @@ def timeline(marks: Iterable[tuple[float, Mapping[str, Any]]]) -> Timeline:
 
 def archived_fold(record: Mapping[str, Any]) -> dict[str, Any]:
     """A fold of which only the archive tells."""
-    report = record.get("report")
+    report, reasons = record.get("report"), record.get("reasons")
     return {
         "step": int(record["step"]),
         "time": float(record["time"]),
-        "before": record["tokens_before"],
-        "after": record["tokens_after"],
-        "reason": ", ".join(record["reasons"]),
+        "before": int(record["tokens_before"]),
+        "after": int(record["tokens_after"]),
+        "reason": ", ".join(map(str, reasons)) if isinstance(reasons, list) else None,
         "note": record.get("note"),
         "cost_usd": None,
-        "score": report["score"] if report else None,
+        "score": report.get("score") if isinstance(report, Mapping) else None,
         "duration": None,
         "fallback": record.get("fallback"),
         "messages_before": len(record["positions"]),
