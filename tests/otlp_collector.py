@@ -60,11 +60,14 @@ class SpanSeen:
 
 
 class Collector:
-    """A server on loopback. `mode` is a status to answer with, or `silent`, `redirect`, `long` or `drip`."""
+    """A server on loopback. `mode` is a status to answer with, or `silent`, `redirect`, `long`, `drip` (a body that
+    never ends) or `slow` (a head that hardly begins). `metrics` is the mode for those, when it is another."""
 
-    def __init__(self, mode: int | str = 200, port: int = 0, *, no_metrics: bool = False) -> None:
+    def __init__(self, mode: int | str = 200, port: int = 0, *, metrics: int | str | None = None) -> None:
         self.mode = mode
-        self._no_metrics = no_metrics
+        self._metrics = metrics
+        self.refusing: Callable[[SpanSeen], bool] = lambda span: False
+        """Spans with which it takes none of a request."""
         self.spans: list[SpanSeen] = []
         self.metrics: dict[str, list[tuple[dict[str, Any], Any]]] = {}
         """The newest points of each metric: attributes, and a number or (count, sum)."""
@@ -109,23 +112,26 @@ class Collector:
         headers = {name.lower(): value for name, value in request.headers.items()}
         with self._changed:
             self.requests.append((request.path, headers, body))
-            status = self.mode if isinstance(self.mode, int) else 302 if self.mode == "redirect" else 200
-            if status == 200 and self.mode in (200, "long", "drip"):
+            mode = self._metrics if self._metrics and request.path == "/v1/metrics" else self.mode
+            status = mode if isinstance(mode, int) else 307 if mode == "redirect" else 200
+            if status == 200 and mode in (200, "long", "drip"):
                 status = self._read(request.path, headers, body)
             self._changed.notify_all()
-        if self.mode == "silent":
+        if mode == "silent":
             self._leave.wait(PATIENCE)
             return
+        while mode == "slow" and not self._leave.wait(0.2):
+            request.wfile.write(b"H")
         request.send_response(status)
-        if self.mode == "redirect":
+        if mode == "redirect":
             request.send_header("Location", f"{self.url}/elsewhere")
-        length = {"long": 100_000_000, "drip": 10_000}.get(str(self.mode), 0)
+        length = {"long": 100_000_000, "drip": 10_000}.get(str(mode), 0)
         request.send_header("Content-Length", str(length))
         request.end_headers()
         with suppress(OSError):
             for _ in range(length // 1_000_000):
                 request.wfile.write(b"x" * 1_000_000)
-            while self.mode == "drip" and not self._leave.wait(0.05):
+            while mode == "drip" and not self._leave.wait(0.05):
                 request.wfile.write(b"x")
 
     def _read(self, path: str, headers: dict[str, str], body: bytes) -> int:
@@ -133,10 +139,12 @@ class Collector:
             return self._refused(f"content type {headers.get('content-type')}")
         body = decompress(body) if headers.get("content-encoding") == "gzip" else body
         try:
+            path = path.partition("?")[0]
             if path == "/v1/traces":
-                self.spans += _spans(ExportTraceServiceRequest.FromString(body))
-            elif path == "/v1/metrics" and self._no_metrics:
-                return 405
+                spans = list(_spans(ExportTraceServiceRequest.FromString(body)))
+                if any(self.refusing(span) for span in spans):
+                    return 400
+                self.spans += spans
             elif path == "/v1/metrics":
                 self.metrics |= _points(ExportMetricsServiceRequest.FromString(body))
             else:

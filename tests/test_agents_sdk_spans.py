@@ -16,6 +16,7 @@ from agents.usage import Usage
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
+from compact._events import Event
 from compact.errors import ModelUnavailable
 from compact.sinks.agents_sdk import agents_sdk_sink
 from compact.testing import ScriptedModel, chat
@@ -224,6 +225,17 @@ def test_outside_of_a_trace_nothing_happens(traced: Kept) -> None:
         manager.preflight("s", chat("s" + "ua" * 30))
         assert 1 == manager.session("s").step
     assert [] == traced.started
+
+
+def test_no_error_reaches_the_run(traced: Kept, caplog: pytest.LogCaptureFixture) -> None:
+    """Events of which no span can be made cost their spans, and one line in the log that says what kind of error."""
+    sink = agents_sdk_sink()
+    with trace("test"):
+        for number in range(2):
+            for name in ("token_estimate", "trigger_decision", "pruned_messages"):
+                sink(Event(f"compact.{name}", f"s-{number}", 0, 1.7e9, data={"triggered": True, "policy": "odd"}))
+    (record,) = caplog.records
+    assert "a fold has no span in the Agents SDK's trace: AttributeError" == record.getMessage()
 
 
 WITHOUT = """

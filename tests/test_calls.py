@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+import weakref
 from collections import Counter
 from datetime import datetime
 from typing import Any
@@ -18,6 +20,10 @@ from compact._events import EVENT_NAMES, Event
 from compact.errors import ModelUnavailable
 from compact.sinks import event_json
 from compact.testing import Recorder, ScriptedModel, chat
+
+
+class Told(dict[str, Any]):
+    """Data that can be watched."""
 
 
 def folded(*sessions: str, summarizer: Any = None, pattern: str = "su" + "tr" * 60 + "ua") -> Recorder:
@@ -57,6 +63,7 @@ class TestCalls:
         assert fold.started == fold.events[0].time
         assert fold.ended == fold.events[-1].time
         assert fold.failure is None
+        assert (idle.cost_usd, fold.cost_usd) == (None, 0.0), "nobody was asked; the built-in summarizer is free"
 
     def test_sessions_do_not_mix(self) -> None:
         calls = calls_in(folded("a", "b", "c").events)
@@ -98,6 +105,23 @@ class TestCalls:
         for event in folded("s").events[:-1]:
             calls.of(event)
         assert [call.session_id for call in calls.still_open()] == ["s"]
+
+    def test_what_is_over_is_let_go(self) -> None:
+        """A fold's call holds the summary; it is kept no longer than its events come."""
+        gone = []
+        for ends in (
+            [("trigger_decision", {"triggered": True}), ("pruned_messages", {})],
+            [("trigger_decision", {"triggered": True}), ("error", {"fallback": "raise"})],
+            [("trigger_decision", {"triggered": False}), ("archival", {})],
+        ):
+            calls, told = Calls(), Told(t_est=1)
+            calls.of(Event("compact.token_estimate", "s", 0, 1.0, data=told))
+            for number, (name, data) in enumerate(ends):
+                calls.of(Event(f"compact.{name}", "s", 0, 2.0 + number, data=data))
+            held, told = weakref.ref(told), Told()
+            gc.collect()
+            gone.append((held(), list(calls.still_open())))
+        assert gone == [(None, [])] * 3
 
     def test_many_sessions_do_not_pile_up(self) -> None:
         calls = Calls()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,6 +204,8 @@ def test_view_takes_its_token_from_the_environment() -> None:
     keep("mine")
     with viewing(COMPACT_VIEW_TOKEN="a-token-nobody-guesses") as (_, line):
         assert "nobody" not in line
+        host = line.split()[0].removeprefix("http://")
+        assert f"COMPACT_TRACING_ARIADNE_URL=http://token:$COMPACT_VIEW_TOKEN@{host} " in line
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
             urllib.request.urlopen(f"{line.split()[0]}/api/sessions", timeout=30)
         refused.value.close()
@@ -225,6 +230,105 @@ def test_view_that_cannot_be_is_one_sentence(arguments: tuple[str, ...], said: s
     assert done.stderr.startswith("compact: ")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_view_on_every_address_names_one_that_can_be_reached() -> None:
+    """Nobody can open 0.0.0.0 on another machine."""
+    with viewing("--host", "0.0.0.0", COMPACT_VIEW_TOKEN="a-token-nobody-guesses") as (_, line):
+        assert f"http://{socket.gethostname()}:" in line
+        assert f"@{socket.gethostname()}:" in line
+        assert "0.0.0.0" not in line
+
+
+def test_view_before_there_is_an_archive() -> None:
+    """It says so, and where one will be; it makes nothing before there is something to keep."""
+    with viewing() as (process, line):
+        assert "no archive at .compact/archive yet" in line
+        assert [] == list(Path.cwd().iterdir())
+        span = {"type": "span", "trace_id": "t", "span_id": "s"}
+        request = urllib.request.Request(f"{line.split()[0]}/ingest", json.dumps(span).encode())
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert 200 == answer.status
+        assert (ARCHIVE / ".view" / "spans.sqlite").is_file()
+        keep("later")
+
+        def sessions() -> set[str]:
+            with urllib.request.urlopen(f"{line.split()[0]}/api/sessions", timeout=30) as answer:
+                return {one["session"] for one in json.load(answer)["sessions"]}
+
+        while sessions() != {"t", "later"}:
+            assert process.poll() is None
+
+
+def test_view_that_cannot_keep_says_so_and_goes_on() -> None:
+    """A full disk, here a limit: events are refused with the contract's answer, and taken again when there is room."""
+    if not hasattr(resource, "prlimit"):
+        pytest.skip("limits of another process can be set on Linux alone")
+    with viewing() as (process, line):
+
+        def post(number: int) -> tuple[int, str]:
+            span = {"type": "span", "trace_id": "t", "span_id": str(number), "data": {"x": "y" * 50_000}}
+            request = urllib.request.Request(f"{line.split()[0]}/ingest", json.dumps(span).encode())
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    return int(answer.status), ""
+            except urllib.error.HTTPError as refused:
+                with refused:
+                    return refused.code, json.load(refused)["message"]
+
+        def asked(path: str) -> Any:
+            with urllib.request.urlopen(line.split()[0] + path, timeout=30) as answer:
+                return json.load(answer)
+
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+        answers = [post(number) for number in range(10)]
+        statuses = [status for status, _ in answers]
+        assert {200, 500} == set(statuses)
+        assert all("cannot be kept" in said for status, said in answers if status == 500)
+        assert statuses.count(200) == asked("/healthz")["events"]
+        assert "make room" in asked("/api/sessions")["complaints"][0]
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert (200, "") == post(99)
+        assert (statuses.count(200) + 1, []) == (asked("/healthz")["events"], asked("/api/sessions")["complaints"])
+        process.send_signal(signal.SIGINT)
+        assert "" == process.communicate(timeout=30)[1]
+
+
+def test_view_ends_quietly_whoever_is_there() -> None:
+    """A reader that does not read, half a request, a body that breaks off: no traceback for any of them."""
+    with viewing() as (process, line), ExitStack() as stack:
+        host, _, port = line.split()[0].removeprefix("http://").partition(":")
+
+        def say(text: str) -> socket.socket:
+            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            one.sendall(text.encode())
+            return one
+
+        for _ in range(5):
+            say(f"GET /events?since=0 HTTP/1.1\r\nHost: {host}\r\n\r\n")
+            say("GET / HTTP/1.1\r\nHo")
+            say(f"POST /ingest HTTP/1.1\r\nHost: {host}\r\nContent-Length: 99\r\n\r\n{{").close()
+        for start in range(0, 20_000, 500):  # more than the system keeps for those who do not read
+            spans = [
+                {"type": "span", "trace_id": "t", "span_id": str(n), "name": "x" * 400}
+                for n in range(start, start + 500)
+            ]
+            request = urllib.request.Request(f"http://{host}:{port}/ingest", json.dumps({"batch": spans}).encode())
+            urllib.request.urlopen(request, timeout=30).close()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        assert (0, "") == (process.returncode, said)
+
+
+def test_view_of_something_else_says_so() -> None:
+    """Neither an archive nor lines of events: one sentence, and what to name instead."""
+    Path("notes.yaml").write_text("a: b")
+    Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    Path("project/src").mkdir(parents=True)
+    for source, said in (("notes.yaml", "no file of events"), ("picture.png", "no file"), ("project", "no archive")):
+        done = run("view", source, "--port", "0")
+        assert (1, "") == (done.returncode, done.stdout)
+        assert said in done.stderr
 
 
 def test_view_without_its_extra_names_it() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import itertools
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import textwrap
@@ -17,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from ariadne_stand_in import LARGEST, UNRESOLVED, StandIn, refused_url
@@ -236,6 +239,85 @@ def test_an_event_without_a_possible_time_loses_no_other() -> None:
     assert (4, 2, 2, 0) == sink.counts()
 
 
+def test_an_event_without_a_possible_time_costs_its_call_nothing() -> None:
+    """The others of its call arrive, whichever it was."""
+    nan = float("nan")
+    with StandIn() as stand_in:
+        sink = AriadneSink(stand_in.url)
+        for number, times in enumerate([(nan, 1, 2), (0, nan, 2), (0, 1, nan), (-1e12, 1, 2)]):
+            names = ("token_estimate", "trigger_decision", "pruned_messages")
+            for name, at in zip(names, times, strict=True):
+                sink(Event(f"compact.{name}", f"s-{number}", 1, NOON + at, data={"triggered": True}))
+        sink.close()
+    arrived = [span["name"] for span in stand_in.spans() if "event" in span["data"]]
+    assert {"compact.token_estimate": 2, "compact.trigger_decision": 3, "compact.pruned_messages": 3} == Counter(
+        arrived
+    )
+    assert (12, 8, 4, 0) == sink.counts()
+
+
+@pytest.mark.spec("S21")
+def test_an_event_that_a_server_stumbles_over_blocks_no_other() -> None:
+    """500 comes for the batch again and again; then the event is found, and lost alone."""
+    with StandIn() as stand_in:
+        stand_in.stumbling = lambda span: span.get("data", {}).get("n") == 37
+        sink = AriadneSink(stand_in.url)
+        for number in range(100):
+            sink(event(number))
+        assert [False, False, True] == [sink.flush(GUARD) for _ in range(3)]
+        sink.close()
+    assert [number for number in range(100) if number != 37] == sorted(set(numbers(stand_in)))
+    assert (100, 99, 1, 0) == sink.counts()
+
+
+@pytest.mark.spec("S21", "T10")
+@pytest.mark.parametrize("count", [1, 100])
+def test_a_server_that_stumbles_over_everything_loses_nothing(count: int) -> None:
+    """It is out of order, and no event is to blame, however often it says 500; nor is it asked about each."""
+    with StandIn("500") as stand_in:
+        sink = AriadneSink(stand_in.url)
+        for number in range(count):
+            sink(event(number))
+        for _ in range(7):
+            assert not sink.flush(GUARD)
+        assert (count, 0, 0, count) == sink.counts()
+        assert len(stand_in.answers) < 50
+        stand_in.mode = "strict"
+        assert sink.flush(GUARD)
+        sink.close()
+    assert list(range(count)) == numbers(stand_in)
+
+
+def test_a_batch_that_comes_again_belongs_to_the_same_call() -> None:
+    """The rest of a fold whose beginning has left already is not sorted a second time."""
+    with StandIn() as stand_in:
+        sink = AriadneSink(stand_in.url)
+        sink(event(0, "compact.token_estimate"))
+        assert sink.flush(GUARD)
+        stand_in.mode = "500"
+        sink(event(1, "compact.trigger_decision", triggered=True))
+        sink(event(2, "compact.pruned_messages", step=1))
+        assert not sink.flush(GUARD)
+        stand_in.mode = "strict"
+        assert sink.flush(GUARD)
+        sink.close()
+    call = stand_in.spans("fold 1")[-1]
+    for name in ("token_estimate", "trigger_decision", "pruned_messages"):
+        assert [call["span_id"]] == [span.get("parent_id") for span in stand_in.spans(f"compact.{name}")]
+
+
+def test_a_connection_on_which_a_body_may_lie_unread_is_closed() -> None:
+    """A server that says 413 may not have read the body; what comes next would be taken for its rest."""
+    with StandIn("413") as stand_in:
+        post = Post(stand_in.url)
+        assert 413 == post(b"{}")
+        assert not post.connected
+        stand_in.mode = "500"
+        assert 500 == post(b"{}")
+        assert post.connected
+        post.close()
+
+
 def test_large_batches_are_split_and_large_events_cut() -> None:
     """No body is over the limit, nothing is refused, and a reader sees where something was cut."""
     with StandIn() as stand_in:
@@ -299,6 +381,41 @@ def test_a_restarted_server_gets_the_trace_again() -> None:
         assert ["trace", "span"] == [one["type"] for one in second.accepted]
         sink.close()
     assert ["trace", "span", "span"] == [one["type"] for one in first.accepted]
+
+
+def test_a_server_that_dies_over_a_request_leaves_its_heir_the_trace() -> None:
+    """The kept connection ends when something is sent on it. Who listens there now is told of the session first."""
+    batches: list[tuple[int, list[str]]] = []
+
+    def serve(listening: socket.socket) -> None:
+        for life in range(2):
+            connection, _ = listening.accept()
+            with connection, connection.makefile("rb") as reader:
+                while request := body_from(reader):
+                    if life == 0 and batches:
+                        break
+                    batches.append((life, [one["type"] for one in json.loads(request)["batch"]]))
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=(listening,), daemon=True)
+        server.start()
+        sink = AriadneSink(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        for number in range(2):
+            sink(event(number))
+            assert sink.flush(GUARD)
+        sink.close()
+        server.join(GUARD)
+    assert [(0, ["trace", "span"]), (1, ["trace"]), (1, ["span"])] == batches
+
+
+def body_from(reader: BinaryIO) -> bytes:
+    """The body of the next request; empty at the end."""
+    size = 0
+    while line := reader.readline().strip():
+        name, _, value = line.partition(b":")
+        size = int(value) if name.lower() == b"content-length" else size
+    return reader.read(size)
 
 
 def test_a_server_that_closes_every_connection_is_served() -> None:
@@ -421,6 +538,7 @@ def test_a_server_that_stays_away_is_told_of_once(capfd: pytest.CaptureFixture[s
         sink.close()
     (line,) = labelled(err + capfd.readouterr().err)
     assert f"[Ariadne] 1 event wait for {url}/ingest: Connection refused" in line
+    assert "Tried again in 2 s" in line  # the first time it was one
 
 
 @pytest.mark.spec("T09", "S40")
@@ -477,7 +595,15 @@ def test_a_full_queue_drops_the_oldest(capfd: pytest.CaptureFixture[str]) -> Non
     assert "80 events were not delivered to the gate: they came faster" in line
 
 
-@pytest.mark.parametrize("payload", [{"text": "x" * 1_000_000}, {"rows": [0] * 16_000}])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"text": "x" * 1_000_000},
+        {"rows": [0] * 16_000},
+        {"report": {"lost": ["x" * 1_000_000]}},
+        {"rows": [{"a": "x" * 10_000}] * 100},
+    ],
+)
 def test_a_queue_is_bounded_by_weight_too(payload: dict[str, Any]) -> None:
     """Few but heavy events are dropped as many light ones are; one that is over the bound alone is kept."""
     gate = Gate(is_open=False)
@@ -548,6 +674,126 @@ def test_a_failing_delivery_costs_its_batch_only(capfd: pytest.CaptureFixture[st
     assert [1] == gate.got
     assert (2, 1, 1, 0) == sink.counts()
     assert ["[Ends] 1 event was not delivered: SystemExit."] == labelled(capfd.readouterr().err, "Ends")
+
+
+class Odd:
+    """A value that ends the thread that looks at it."""
+
+    def __repr__(self) -> str:
+        raise SystemExit
+
+
+def test_no_payload_ends_the_thread() -> None:
+    """One that raises what ends threads is withheld alone."""
+    gate = Gate()
+    sink = Queued(gate, label="Test")
+    sink(event(0, odd=Odd()))
+    sink(event(1))
+    assert sink.flush(GUARD)
+    assert ([1], (2, 1, 1, 0)) == (gate.got, sink.counts())
+    sink.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_somebody_ended_is_replaced() -> None:
+    """Frameworks do end threads from outside. The next event has a new one."""
+    gate = Gate()
+    sink = Queued(gate, label="Mortal")
+    sink(event(0))
+    assert sink.flush(GUARD)
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "compact Mortal")
+    assert 1 == ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    )
+    thread.join(GUARD)
+    assert not thread.is_alive()
+    sink(event(1))
+    assert sink.flush(GUARD)
+    assert [0, 1] == gate.got
+    sink.close()
+
+
+class Talkative(dict[str, Any]):
+    """Data that emits an event when somebody looks at it, as a finalizer or a signal handler may at any moment."""
+
+    emit: Callable[[], None]
+
+    def __len__(self) -> int:
+        self.emit()
+        return 1
+
+    def values(self) -> Any:
+        self.emit()
+        return super().values()
+
+
+def test_an_event_may_come_in_the_middle_of_another() -> None:
+    """While the queue weighs, under its lock: nobody waits for himself, and nothing is lost."""
+    gate = Gate()
+    sink = Queued(gate, label="Test", limit=50)
+    inner = itertools.count(1_000)
+
+    def emit() -> None:
+        for number in range(200):
+            data = Talkative(n=number)
+            data.emit = lambda: sink(event(next(inner)))
+            sink(Event("compact.warning", "s-1", 1, NOON + number, data=data))
+
+    emitting = threading.Thread(target=emit, daemon=True)
+    emitting.start()
+    emitting.join(GUARD)
+    assert not emitting.is_alive()
+    sink.flush(GUARD)
+    counts = sink.counts()
+    assert (200 + next(inner) - 1_000, 0) == (counts.emitted, counts.queued)
+    assert next(inner) > 1_002
+    sink.close()
+
+
+def test_a_line_may_come_in_the_middle_of_another(tmp_path: Path) -> None:
+    """The same for a file: the inner one is written right behind the outer one."""
+
+    class Interrupted(JsonlSink):
+        def _open(self) -> int:
+            self(event(1))
+            return super()._open()
+
+    with Interrupted(tmp_path / "events.jsonl") as sink:
+        emitting = threading.Thread(target=sink, args=(event(0),), daemon=True)
+        emitting.start()
+        emitting.join(GUARD)
+        assert not emitting.is_alive()
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert [0, 1] == [json.loads(line)["data"]["n"] for line in lines]
+
+
+def test_closing_does_not_wait_for_a_sink_that_hangs(capfd: pytest.CaptureFixture[str]) -> None:
+    """It holds its own lock while it hangs, so nobody else closes it; and what it took in the end is no loss."""
+    entered, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    lock = threading.Lock()
+
+    class Hanging:
+        def __call__(self, happened: Event) -> None:
+            with lock:
+                entered.set()
+                assert go_on.wait(GUARD)
+
+        def close(self) -> None:
+            with lock:
+                closed.set()
+
+    sink = queued(Hanging(), label="Hangs")
+    sink(event(0))
+    assert entered.wait(GUARD)
+    closing = threading.Thread(target=sink.close, daemon=True)
+    closing.start()
+    closing.join(GUARD)
+    assert not closing.is_alive()
+    assert ((1, 0, 1, 0), False) == (sink.counts(), closed.is_set())
+    assert "1 event was not delivered: no answer within 2 s" in capfd.readouterr().err
+    go_on.set()
+    assert closed.wait(GUARD)
+    assert (1, 1, 0, 0) == sink.counts()
 
 
 def test_any_sink_can_stand_behind_a_queue() -> None:
@@ -754,6 +1000,158 @@ def test_exit_without_close_says_what_was_lost(tmp_path: Path, how: str) -> None
     count = len(path.read_text().splitlines())
     (line,) = ended.stderr.splitlines()
     assert f"[Ariadne] {count} events were not delivered to {url}/ingest before exit: " in line
+
+
+UNSAID = """
+    import gc, sys
+    from compact._events import Event
+    from compact.sinks.ariadne import AriadneSink
+    for _ in range(3):
+        sink = AriadneSink(sys.argv[1])
+        for number in range(100):
+            sink(Event("compact.warning", "s", 1, 1.7e9 + number, data={"n": number}))
+        sink.close()
+        del sink
+        gc.collect()
+"""
+
+
+@pytest.mark.spec("T12")
+def test_no_loss_goes_unsaid() -> None:
+    """A place has one line a minute; what sinks lost besides that were closed and forgotten is said at exit."""
+    url = refused_url()
+    first, last = run(UNSAID, url).stderr.splitlines()
+    assert f"[Ariadne] 100 events were not delivered to {url}/ingest: " in first
+    assert f"[Ariadne] 200 events were not delivered to {url}/ingest before exit: " in last
+
+
+HANGING = """
+    import sys, threading
+    from compact._events import Event
+    from compact.sinks._queue import Queued, close_all
+    queues = [Queued(lambda events: threading.Event().wait(), label=f"{number}") for number in range(40)]
+    for queue in queues:
+        queue(Event("compact.warning", "s", 1, 1.7e9))
+    if sys.argv[1] == "close":
+        close_all(queues)
+"""
+
+
+@pytest.mark.spec("T09", "T12")
+@pytest.mark.parametrize("how", ["close", "exit"])
+def test_many_that_hang_take_no_longer_than_one(how: str) -> None:
+    """All share two seconds. (Two for each of them would be longer than a test may take.) Each is told of once."""
+    assert 40 == len(run(HANGING, how).stderr.splitlines())
+
+
+MULTIPROCESSING = """
+import multiprocessing, sys
+from compact._events import Event
+from compact.sinks._queue import queued
+from compact.sinks.ariadne import AriadneSink
+from compact.sinks.jsonl import JsonlSink
+
+def work(url, path):
+    for sink in (AriadneSink(url), queued(JsonlSink(path), label="JSONL")):
+        for number in range(5):
+            sink(Event("compact.warning", "s-1", 1, 1.7e9 + number, data={"n": number}))
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=work, args=sys.argv[2:])
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+
+
+@pytest.mark.spec("T12")
+@pytest.mark.parametrize("how", ["fork", "forkserver", "spawn"])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_child_of_multiprocessing_delivers_what_it_emitted(tmp_path: Path, how: str) -> None:
+    """It ends right after its events, and not the way other programs end."""
+    (tmp_path / "program.py").write_text(MULTIPROCESSING)
+    path = tmp_path / "events.jsonl"
+    with StandIn() as stand_in:
+        command = [sys.executable, str(tmp_path / "program.py"), how, stand_in.url, str(path)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=GUARD, check=False)
+        assert (0, "") == (ended.returncode, ended.stderr)
+        assert list(range(5)) == numbers(stand_in)
+    assert list(range(5)) == [json.loads(line)["data"]["n"] for line in path.read_text().splitlines()]
+
+
+HELD = """
+    import os, signal, sys, threading, time
+    import agents.tracing
+    from compact._events import Event
+    from compact.sinks.agents_sdk import agents_sdk_sink
+    from compact.sinks.console import console_sink
+
+    parent, entered = os.getpid(), threading.Semaphore(0)
+
+    def hang():
+        if os.getpid() == parent:
+            entered.release()
+            threading.Event().wait()
+
+    class File:
+        def write(self, text):
+            hang()
+        def flush(self):
+            pass
+        def isatty(self):
+            return False
+
+    class Slow(Event):
+        @property
+        def name(self):
+            hang()
+            return "compact.warning"
+
+    sinks = [agents_sdk_sink(), console_sink(File())]
+    for sink in sinks:
+        threading.Thread(target=sink, args=(Slow("", "s", 1, 1.7e9),), daemon=True).start()
+    entered.acquire()
+    entered.acquire()
+    plain = Event("compact.warning", "s", 1, 1.7e9)
+    threading.Thread(target=sinks[1], args=(plain,), daemon=True).start()
+    entered.acquire()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        for sink in sinks:
+            sink(plain)
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+    sys.stdout.flush()
+    os._exit(0)
+"""
+
+
+@pytest.mark.spec("T11")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_child_does_not_wait_for_locks_of_its_parents() -> None:
+    """A fork while other threads are inside the Agents SDK's sink and the console."""
+    ended = run(HELD)
+    assert ("0\n", "") == (ended.stdout, ended.stderr)
+
+
+FROZEN = """
+    import time
+    from compact import CompactConfig, CompactManager
+    from compact.testing import Recorder, ScriptedModel, chat
+    time.time = lambda: 1.7e9
+    recorder = Recorder()
+    config = CompactConfig(model="gpt-4o", max_context_tokens=3_000, storage={"adapter": "none"})
+    with CompactManager(config, summarizer=ScriptedModel("Goal: the lamps."), sinks=[recorder]) as manager:
+        manager.preflight("s-1", chat("s" + "ua" * 40))
+    times = [event.time for event in recorder]
+    print(len(times) > 4, sorted(set(times)) == times, times[0], times[-1] < 1.7e9 + 0.01)
+"""
+
+
+def test_events_at_one_reading_of_the_clock_are_told_apart() -> None:
+    """Some clocks are coarse, or stand still; a session's events never share a time, nor run away from the clock."""
+    assert "True True 1700000000.0 True\n" == run(FROZEN).stdout
 
 
 FORKING = """

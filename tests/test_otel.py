@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -26,12 +26,11 @@ from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact._events import Event
 from compact.errors import ConfigError, ContentFilter, ModelUnavailable
 from compact.models import Written
-from compact.sinks._otlp import Collector as Exporter
-from compact.sinks._queue import Undelivered
 from compact.sinks.otel import OtelSink
 from compact.testing import Recorder, ScriptedModel, chat
 
 SUMMARY = "goal: ship the walrus release"
+NOON = 1_700_000_000.0
 LONG = "s" + "utra" * 20
 
 
@@ -42,6 +41,16 @@ def manager_for(sink: Any, summarizer: Any = None, *more: Any, **settings: Any) 
     defaults = {"model": "gpt-4o", "max_context_tokens": 2_000, "storage": {"adapter": "none"}}
     config = CompactConfig(**{**defaults, **settings}, policy=policy, summary=summary)
     return CompactManager(config, summarizer=summarizer or ScriptedModel(SUMMARY), sinks=[sink, *more])
+
+
+def fold(sink: OtelSink, session: str, at: float, *, decided: float | None = None, summary: str = "") -> None:
+    """The events of a fold, three or, with a summary, four."""
+    sink(Event("compact.token_estimate", session, 0, at, data={"t_est": 9}))
+    sink(Event("compact.trigger_decision", session, 0, decided or at + 0.1, data={"triggered": True, "reason": "x"}))
+    if summary:
+        sink(Event("compact.summary_created", session, 0, at + 0.2, data={"summary": summary}))
+    pruned = {"step": 1, "tokens_before": 9, "tokens_after": 1}
+    sink(Event("compact.pruned_messages", session, 1, at + 0.3, data=pruned))
 
 
 def only(spans: list[SpanSeen]) -> SpanSeen:
@@ -456,6 +465,18 @@ def test_a_collector_that_fails(
     assert not [path for path, _, _ in collector.requests if path == "/elsewhere"]
 
 
+@pytest.mark.slow
+@pytest.mark.spec("T10")
+def test_a_reply_that_drips_is_given_up() -> None:
+    """A byte now and then does not extend the time for a request: there is a second try."""
+    with Collector("slow") as collector:
+        sink = OtelSink(collector.url)
+        fold(sink, "s", NOON)
+        collector.wait_for(lambda: len(collector.requests) > 1)
+        collector.mode = 200
+        sink.close()
+
+
 def test_a_collector_that_comes_back_gets_everything() -> None:
     """Folds made while nobody listens arrive, once, when somebody does; so do the numbers."""
     port = unused_port()
@@ -476,19 +497,57 @@ def test_a_collector_that_comes_back_gets_everything() -> None:
     assert (0, sink.emitted) == (sink.dropped, sink.delivered)
 
 
-def test_spans_that_a_collector_chokes_on_give_way() -> None:
-    """A server that answers 500 to one export again and again gets the next one in the end."""
-    with Collector(500) as collector:
-        exporter = Exporter(collector.url, {}, Resource({}))
-        exporter.tracers.get_tracer("t").start_span("poison").end()
-        for _ in range(11):
-            with pytest.raises(Undelivered, match="500"):
-                exporter.export()
-        assert "it answers 500" == exporter.export()
-        collector.mode = 200
-        exporter.tracers.get_tracer("t").start_span("sound").end()
-        assert exporter.export() is None
-    assert ["sound"] == [span.name for span in collector.spans]
+def test_a_fold_that_a_collector_refuses_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """400 comes for a whole request; what is refused is found, and its events alone are lost, counted and told of."""
+    with Collector() as collector:
+        collector.refusing = lambda span: span.attributes.get("gen_ai.conversation.id") == "s-3"
+        sink = OtelSink(collector.url)
+        for number in range(10):
+            fold(sink, f"s-{number}", NOON + number)
+        sink.close()
+    sessions = [span.attributes["gen_ai.conversation.id"] for span in collector.named("compact_messages")]
+    assert [f"s-{number}" for number in range(10) if number != 3] == sessions
+    assert (30, 27, 3, 0) == sink.counts()
+    assert "3 events were not delivered" in capsys.readouterr().err
+
+
+def test_an_event_without_a_time_costs_no_other() -> None:
+    """It is lost alone: other folds are drawn, and its own with what is left of it."""
+    with Collector() as collector:
+        sink = OtelSink(collector.url)
+        for number in range(10):
+            fold(sink, f"s-{number}", NOON + number, decided=float("nan") if number == 3 else None)
+        sink.close()
+    assert 9 == len(collector.named("compact_messages"))
+    assert (30, 29, 1, 0) == sink.counts()
+
+
+def test_metrics_hold_no_span_back() -> None:
+    """A collector that never answers a request for metrics gets every span, is asked once, and nothing is lost."""
+    with Collector(metrics="silent") as collector:
+        sink = OtelSink(collector.url)
+        for number in range(3):
+            fold(sink, f"s-{number}", NOON + number)
+            assert sink.flush(30)
+        sink.close()
+    assert 3 == len(collector.named("compact_messages"))
+    assert ["/v1/traces", "/v1/metrics", "/v1/traces", "/v1/traces"] == [path for path, _, _ in collector.requests]
+    assert (9, 9, 0, 0) == sink.counts()
+
+
+def test_a_collector_that_stays_away_costs_little_memory() -> None:
+    """What is tried again is remembered as long as it is queued, and not longer."""
+    sink = OtelSink(f"http://127.0.0.1:{unused_port()}")
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for batch in range(8):
+        for number in range(60):
+            fold(sink, f"s-{number % 5}", NOON + 60 * batch + number, summary=f"{batch} {number} " + "word " * 20_000)
+        assert not sink.flush(30)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    sink.close()
+    assert grown < 25_000_000
 
 
 def test_an_address_that_is_none() -> None:
@@ -499,9 +558,37 @@ def test_an_address_that_is_none() -> None:
     assert "http://localhost:4318" == OtelSink("localhost:4318").endpoint
 
 
+@pytest.mark.spec("T13")
+def test_what_is_secret_in_an_address_is_sent_and_not_shown() -> None:
+    """User, password and query go to the collector; no message and no attribute shows them."""
+    with Collector() as collector:
+        sink = OtelSink(collector.url.replace("://", "://me:hunter2@") + "/v1/traces?key=hunter2")
+        fold(sink, "s", NOON)
+        sink.close()
+    assert ["/v1/traces?key=hunter2", "/v1/metrics?key=hunter2"] == [path for path, _, _ in collector.requests]
+    assert {"Basic bWU6aHVudGVyMg=="} == {headers["authorization"] for _, headers, _ in collector.requests}
+    assert (collector.url, f"<OtelSink OTLP to {collector.url}>") == (sink.endpoint, repr(sink))
+    with pytest.raises(ConfigError) as error:
+        OtelSink("http://me:hunter2@host:99999/?key=hunter2@")
+    assert "hunter2" not in str(error.value)
+
+
+def test_no_proxy_and_no_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the environment and a server say about other places is not heard."""
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_port()}")
+    with Collector("redirect") as collector:
+        sink = OtelSink(collector.url.replace("127.0.0.1", "localhost"))
+        fold(sink, "s", NOON)
+        assert not sink.flush(30)
+        collector.mode = 200
+        assert sink.flush(30)
+        sink.close()
+    assert ["/v1/traces", "/v1/traces", "/v1/metrics"] == [path for path, _, _ in collector.requests]
+
+
 def test_a_collector_without_metrics_gets_spans() -> None:
     """Some viewers take spans alone. They are asked for the rest once."""
-    with Collector(no_metrics=True) as collector:
+    with Collector(metrics=405) as collector:
         sink = OtelSink(collector.url)
         with manager_for(sink) as manager:
             for session in ("one", "two"):
@@ -611,15 +698,41 @@ def test_its_absence_is_told() -> None:
     assert ("True\n", "") == (done.stdout, done.stderr)
 
 
-def test_as_configured() -> None:
-    """`tracing.otlp_endpoint` is all that it takes."""
+@pytest.mark.parametrize("more", [{}, {"capture_content": True}])
+def test_as_configured(more: dict[str, Any]) -> None:
+    """`tracing.otlp_endpoint` is all that it takes; for the text it takes a word more."""
     with Collector() as collector:
         config = CompactConfig(
             max_context_tokens=2_000,
             policy={"hard_cap_buffer": 100},
             storage={"adapter": "none"},
-            tracing={"otlp_endpoint": collector.url, "capture_content": True},
+            tracing={"otlp_endpoint": collector.url, **more},
         )
         with CompactManager(config) as manager:
             manager.preflight("s", chat(LONG))
-    assert "output.value" in only(collector.named("compact_messages")).attributes
+    assert bool(more) is ("output.value" in only(collector.named("compact_messages")).attributes)
+
+
+LATE = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+class Printing(SpanExporter):
+    def export(self, spans):
+        print(sorted(span.name for span in spans), flush=True)
+        return SpanExportResult.SUCCESS
+
+sink = OtelSink()
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(Printing()))
+trace.set_tracer_provider(provider)
+fold(sink, "s", NOON)
+"""
+
+
+@pytest.mark.spec("T12")
+def test_the_applications_own_providers_at_exit(tmp_path: Path) -> None:
+    """A fold right before the exit reaches them before they shut down."""
+    done = script(tmp_path, LATE)
+    assert ("['compact_messages']\n", "") == (done.stdout, done.stderr)

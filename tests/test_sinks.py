@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from compact._events import EVENT_NAMES, Event
 from compact._redact import Redactor
 from compact.sinks import event_json, plain, redacting
+from compact.sinks._fan import SinkList
 from compact.sinks.console import console_sink
 from compact.sinks.jsonl import JsonlSink
 
@@ -303,3 +304,30 @@ def test_closing_a_redacting_sink_closes_what_it_wraps(tmp_path: Path) -> None:
     sink.close()  # type: ignore[attr-defined]
     assert descriptors - 1 == (len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0)
     redacting(lambda _: None, Redactor()).close()  # type: ignore[attr-defined]
+
+
+def test_a_sink_that_cannot_even_be_named_reaches_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """It fails, its repr fails, and its error's repr: the agent goes on, and the log has a line."""
+
+    class Wrong(Exception):
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    class Bad:
+        def __call__(self, happened: Event) -> None:
+            raise Wrong
+
+        def close(self) -> None:
+            raise Wrong
+
+        __repr__ = Wrong.__repr__
+
+    sinks = SinkList([Bad()], Redactor())
+    for _ in range(2):
+        sinks(event("compact.config_changed"))
+    sinks.close()
+    assert 2 == sinks.failures
+    assert [
+        "sink <Bad> failed and is counted from now on: <Wrong>",
+        "sink <Bad> could not be closed: <Wrong>",
+    ] == [record.getMessage() for record in caplog.records]

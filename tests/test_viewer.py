@@ -9,12 +9,13 @@ import json
 import re
 import shutil
 import socket
+import sqlite3
 import stat
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactError, CompactManager
 from compact._calls import all_spans, event_of
+from compact._events import Event
 from compact._laws import LAWS
 from compact.sinks.ariadne import AriadneSink
 from compact.testing import Recorder, ScriptedModel, chat
@@ -396,6 +398,53 @@ def test_what_was_seen_is_kept_privately_and_ids_never_go_back(tmp_path: Path) -
     other.close()
 
 
+@pytest.mark.parametrize("version", [0, 1, 7])
+def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path, version: int) -> None:
+    """Not a byte of it changes, whatever number it bears; it is not locked either."""
+    path = tmp_path / "mine.sqlite"
+    with closing(sqlite3.connect(path)) as mine:
+        mine.executescript(f"CREATE TABLE notes (text); PRAGMA user_version = {version};")
+    before = path.read_bytes()
+    spans = Spans(path)
+    spans.add([span(1)])
+    assert "memory only" in str(spans.complaint)
+    assert before == path.read_bytes()
+    assert [path] == list(tmp_path.iterdir())
+    with closing(sqlite3.connect(path)) as mine:
+        mine.execute("INSERT INTO notes VALUES ('still mine')")
+    spans.close()
+
+
+@pytest.mark.parametrize("damage", ["text", "half", "zeros", "middle"])
+def test_a_damaged_database_gives_way(tmp_path: Path, damage: str) -> None:
+    """In its own place it is made anew, since all of it came from elsewhere; a file that was named is left alone."""
+    path = tmp_path / ".view" / "spans.sqlite"
+    spans = Spans(path)
+    spans.add(span(n, data={"text": "x" * 500}) for n in range(400))
+    spans.close()
+    data = path.read_bytes()
+    pages = len(data) // 4_096
+    bad = {
+        "text": b"hello, I am no database" * 99,
+        "half": data[: pages // 2 * 4_096],
+        "zeros": data[:20_480] + bytes(len(data) - 20_480),
+        "middle": data[:8_192] + b"\x93" * (len(data) - 12_288) + data[-4_096:],
+    }[damage]
+    named = tmp_path / "named.sqlite"
+    for file in (path, named):
+        file.write_bytes(bad)
+        again = Spans(file)
+        for _ in range(2):
+            again.rows(0, 5_000, "t")
+            again.add([span(1, data={"new": 1})])
+        assert again.complaint
+        assert ("made anew" in again.complaint) == (file is path)
+        assert {"new": 1} == again.span("t", "s1")["data"]
+        again.close()
+    with closing(sqlite3.connect(path)) as mended:
+        assert [("ok",)] == mended.execute("PRAGMA integrity_check").fetchall()
+
+
 # -- the archive -------------------------------------------------------------------------------------------------------
 
 
@@ -584,6 +633,51 @@ def test_forgetting_reaches_what_an_earlier_viewer_saw() -> None:
     assert b"a/transcript-pre-compact-001.jsonl" in after
 
 
+def test_forgetting_reaches_a_database_that_is_in_use() -> None:
+    """The log beside it included: a viewer may run for weeks."""
+    keep("a", "b", folds=1)
+    with running(config()) as address, CompactManager(config()) as manager:
+        asked = Asked(address)
+        until(lambda: all(s["spans"] for s in asked.get("/api/sessions")["sessions"]))
+        manager.forget("b")
+        until(lambda: ["a"] == [one["session"] for one in asked.get("/api/sessions")["sessions"]])
+        kept = b"".join(path.read_bytes() for path in Path("archive/.view").iterdir())
+        assert b"a/transcript-pre-compact-001.jsonl" in kept
+        assert b"b/transcript-pre-compact-001.jsonl" not in kept
+
+
+def test_ids_that_are_equal_without_their_secrets_are_sessions_of_their_own() -> None:
+    """Each has its own folds and spans, and forgetting one takes all of it, and nothing of its neighbour's."""
+    one, other = (f"key ghp_{letter * 36}" for letter in ("a1", "b2"))
+    settings = CompactConfig(counter="chars", policy={"keep_recent_turns": 1}, storage={"path": "archive"})
+    model = ScriptedModel("The first word is XYZZY.", "The second word is PLUGH.")
+    with CompactManager(settings, summarizer=model) as manager:
+        for session in (one, other):
+            manager.manual_compact(session, chat("s" + "utra" * 4))
+
+    def seen() -> bytes:
+        return b"".join(path.read_bytes() for path in Path("archive/.view").iterdir())
+
+    with running(settings) as address:
+        asked = Asked(address)
+        listed = until(lambda: (s := asked.get("/api/sessions")["sessions"]) and all(o["spans"] for o in s) and s)
+        assert [1, 1] == [session["folds"] for session in listed]
+        assert all(session["session"].startswith("key <REDACTED> (") for session in listed)
+        told = {asked.get("/api/fold", session=s["session"], step=1)["summaries"][0]["text"][:60] for s in listed}
+        assert 2 == len(told)
+    assert b"XYZZY" in seen()
+    with CompactManager(settings) as manager:
+        manager.forget(one)
+    assert (False, True) == (b"XYZZY" in seen(), b"PLUGH" in seen())
+    with running(settings) as address:
+        asked = Asked(address)
+        (left,) = until(lambda: [s for s in asked.get("/api/sessions")["sessions"] if s["spans"]])
+        assert ("key <REDACTED>", 1) == (left["session"], left["folds"])
+    with CompactManager(settings) as manager:
+        manager.forget(other)
+    assert b"PLUGH" not in seen()
+
+
 def test_events_reach_a_viewer_with_a_token() -> None:
     """The token travels in the address, as a bearer, and shows nowhere."""
     token = "a-token-of-the-tests"
@@ -616,6 +710,19 @@ def test_a_session_made_anew_is_read_anew() -> None:
                 return [(fold["step"], fold["time"] > began and fold["duration"] is not None) for fold in found]  # noqa: B023
 
             until(lambda: [(step, True) for step in range(1, folds + 1)] == shown())  # noqa: B023
+
+
+def test_a_session_made_anew_while_nobody_looked_is_read_anew() -> None:
+    """A viewer that starts with what an earlier one saw finds that the file is another, though it is longer now."""
+    for folds in (2, 1, 3):
+        began = time.time()
+        shutil.rmtree("archive/s", ignore_errors=True)
+        keep("s", folds=folds)
+        with running(config()) as address:
+            asked = Asked(address)
+            until(lambda: folds == asked.get("/api/sessions")["sessions"][0]["folds"])  # noqa: B023
+            found = asked.get("/api/timeline", session="s")["folds"]
+            assert [True] * folds == [fold["time"] > began for fold in found]
 
 
 def test_a_session_weighs_what_its_newest_estimate_says() -> None:
@@ -709,6 +816,33 @@ def test_a_damaged_archive_is_shown_as_far_as_it_goes(damage: str) -> None:
             assert json.loads(lines[0]) == json.loads(asked.get("/api/message", session="s", step=2, line=0)["raw"])
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, value) for field in ("reasons", "laws", "left") for value in ("5", '"x"', "{}", "true")),
+        *(("time", value) for value in ("1" + "0" * 400, "1e999", "NaN", '"x"')),
+        *(("step", value) for value in ("1e999", '"x"')),
+        ("report", '"x"'),
+        ("made", '[{"position": [], "message": 5}]'),
+    ],
+)
+def test_a_record_of_other_types_hides_nothing_else(field: str, value: str) -> None:
+    """Neither the fold, which says what is wrong where it matters, nor the rest of the timeline."""
+    keep("s", folds=2)
+    Path("archive/s/events.jsonl").unlink()
+    path = Path("archive/s/summary-001.json")
+    path.write_text(f'{path.read_text().rstrip()[:-1]},"{field}":{value}}}')
+    with running(config()) as address:
+        asked = Asked(address)
+        fold = asked.get("/api/fold", session="s", step=1)
+        assert fold["before"]
+        assert (field in ("reasons", "laws", "left")) == any(field in said for said in fold["complaints"])
+        steps = [fold["step"] for fold in asked.get("/api/timeline", session="s")["folds"]]
+        assert 2 in steps
+        complaints = asked.get("/api/sessions")["complaints"]
+        assert (1 in steps) != any("summary-001.json" in said for said in complaints)
+
+
 def test_hostile_session_ids() -> None:
     """Each is listed as it is, and its folds, messages and search are its own."""
     secret = "token ghp_" + "a1" * 18
@@ -769,6 +903,47 @@ def test_a_file_of_events_is_followed() -> None:
     assert not Path("archive").exists()
 
 
+def test_a_file_of_events_that_is_another_one() -> None:
+    """Replaced by a longer one it is read from its start; a complaint goes when its cause does."""
+    settings = config(tracing={"jsonl": "events.jsonl"})
+    with CompactManager(settings, store=None) as manager:
+        manager.preflight("first", chat("sua"))
+    path = Path("events.jsonl")
+    lines = path.read_text()
+    with running(config(), path) as address:
+        asked = Asked(address)
+        until(lambda: asked.get("/api/sessions")["sessions"])
+        path.unlink()
+        until(lambda: asked.get("/api/sessions")["complaints"])
+        Path("other").write_text(lines.replace("first", "a longer name") * 3)
+        Path("other").replace(path)
+        until(lambda: {"first", "a longer name"} == {one["session"] for one in asked.get("/api/sessions")["sessions"]})
+        assert [] == asked.get("/api/sessions")["complaints"]
+
+
+def test_an_archive_that_never_answers_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events are taken, and all that is known without it is shown; the end does not wait for it either."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        storage = {"adapter": "s3", "bucket": "b", "endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        with running(CompactConfig(storage=storage)) as address:
+            asked = Asked(address)
+            waiting = [socket.create_connection(asked.netloc.split(":"), timeout=30) for _ in range(40)]
+            for one in waiting:
+                one.sendall(f"GET /api/fold?session=s&step=1 HTTP/1.1\r\nHost: {asked.netloc}\r\n\r\n".encode())
+            assert 200 == asked.post(span(1))[0]
+            assert ["t"] == [one["session"] for one in asked.get("/api/sessions")["sessions"]]
+            assert [] == asked.get("/api/timeline", session="t")["folds"]
+            assert 200 == asked.request("GET", "/")[0]
+            ended = time.monotonic()
+        assert time.monotonic() - ended < 9, "it waited for the archive"
+        for one in waiting:
+            assert b"did not answer" in one.recv(4_096) + one.recv(4_096)
+            one.close()
+
+
 @pytest.mark.slow  # a server for the bucket
 def test_an_archive_in_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as in a folder; each fold's events are an object of their own."""
@@ -790,6 +965,14 @@ def test_an_archive_in_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
             assert ("a/b", len(all_spans(recorder))) == (one["session"], one["spans"])
             assert [] == asked.get("/api/fold", session="a/b", step=2)["complaints"]
             assert asked.get("/api/search", session="a/b", q="parser")["hits"]
+            began = time.time()
+            with CompactManager(settings, summarizer=ScriptedModel("Other words.")) as manager:
+                manager.forget("a/b")
+                assert 404 == asked.refusal("/api/fold", session="a/b", step=1)[0]
+                manager.manual_compact("a/b", manager.manual_compact("a/b", chat("s" + "utra" * 4)) + chat("utra" * 3))
+            assert "Other words." in asked.get("/api/fold", session="a/b", step=1)["summaries"][0]["text"]
+            # Nobody looked in between, and the names are the same: only the contents tell.
+            until(lambda: asked.get("/api/timeline", session="a/b")["folds"][0]["time"] > began)
 
 
 def test_live_and_archived_events_are_one_span() -> None:
@@ -862,6 +1045,27 @@ def test_a_long_curve_is_thinned_and_keeps_every_fold() -> None:
     assert all({fold["time"], fold["time"] - 0.5} <= times for fold in line.folds)
     assert 699 == max(point[1] for point in line.points)
     assert sorted(times) == [point[0] for point in line.points]
+
+
+def test_a_clock_that_goes_back_does_not_part_a_fold_from_its_call() -> None:
+    """What a fold cost and why is known by the call it belongs to, not by the moment."""
+    data = {
+        "token_estimate": {"t_est": 900, "max_tokens": 1_000},
+        "trigger_decision": {"triggered": True, "reason": "trigger_pct", "trigger": 800, "budget": 950},
+        "summary_call": {"cost_usd": 0.5},
+        "pruned_messages": {"step": 1, "tokens_before": 900, "tokens_after": 100},
+    }
+    events = [
+        Event(f"compact.{name}", "s", 0, moment, data=data[name])
+        for name, moment in zip(data, (100.0, 100.1, 90.0, 90.2), strict=True)
+    ]
+    spans = Spans()
+    spans.add(one.as_dict() for one in all_spans(events))
+    line = timeline(spans.marks("s"))
+    spans.close()
+    (fold,) = line.folds
+    assert ("trigger_pct", 0.5, 0.0) == (fold["reason"], fold["cost_usd"], fold["duration"])
+    assert [90.2, 100.0] == [point[0] for point in line.points]
 
 
 # -- whom it refuses ---------------------------------------------------------------------------------------------------
@@ -981,6 +1185,15 @@ def test_a_taken_port_is_told_with_a_free_one() -> None:
             running(config(), port=port).__enter__()
 
 
+def test_beside_the_last_port_a_lower_one_is_told() -> None:
+    """There is none above it."""
+    with ExitStack() as stack:
+        with suppress(OSError):  # somebody else has it: just as well
+            stack.enter_context(socket.create_server(("127.0.0.1", 65_535)))
+        with pytest.raises(CompactError, match=r"--port 65[45]\d\d"):
+            running(config(), port=65_535).__enter__()
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -996,6 +1209,8 @@ def test_a_taken_port_is_told_with_a_free_one() -> None:
         ("/api/where?session=t&position=1&step=1", 404),
         ("/export?session=t&step=1", 404),
         ("/events?since=x", 400),
+        ("/events?since=-1", 400),
+        ("/events?since=99999999999999999999", 400),
     ],
 )
 def test_what_cannot_be_answered_is_a_sentence(live: Asked, path: str, status: int) -> None:

@@ -88,9 +88,10 @@ class Call:
         return self.data("error") or None
 
     @property
-    def cost_usd(self) -> float:
-        """What its summaries cost, as far as prices are known."""
-        return sum(event.data.get("cost_usd") or 0.0 for event in self.named("summary_call"))
+    def cost_usd(self) -> float | None:
+        """What its summaries cost, as far as prices are known; None when none is, or nobody was asked."""
+        known = [cost for event in self.named("summary_call") if (cost := event.data.get("cost_usd")) is not None]
+        return sum(known) if known else None
 
     def refused_by(self, event: Event) -> bool:
         """Whether an event says why nothing was done: that comes after the decision, which ends a call otherwise."""

@@ -159,12 +159,8 @@ class Past:
         keys = tuple(self._archive.delete(place))
         self._index.forget(place)  # last: a search under way would make it anew from what is being deleted
         if self._folder is not None:
-            names = (
-                ()
-                if session_id is None
-                else (session_id, self._archive.as_kept({"session_id": session_id})["session_id"])
-            )
-            forget_seen(self._folder, place, names)
+            told = self._archive.as_kept({"session_id": session_id}).values()  # as its events say it
+            forget_seen(self._folder, place, {name for name in (session_id, *told) if name is not None})
         return Forgotten(session_id, keys)
 
     # -- the parts ---------------------------------------------------------------------------------------------------

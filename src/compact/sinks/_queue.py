@@ -54,6 +54,8 @@ _UNWEIGHED = 32
 _WEIGHT_OF_ANY = 250
 _WEIGHT_OF_ITEM = 64
 _SAMPLE = 32
+_FLAT = frozenset({"compact.token_estimate", "compact.trigger_decision"})
+"""The events of every call: what is nested in them are a few numbers, which need not be looked at."""
 _LONGEST_PAUSE = 30.0
 _CLEAN = object()
 """Stands where an entry's redactor stood once it has been at work."""
@@ -181,7 +183,8 @@ class Queued:
                 entry = waiting[-number]
                 if not entry[1]:
                     try:
-                        weight = _WEIGHT_OF_ANY + _weight(entry[0].data)
+                        event = entry[0]
+                        weight = _WEIGHT_OF_ANY + _weight(event.data, 0 if event.name in _FLAT else 2)
                     except Exception:  # data that cannot be read is the thread's business
                         weight = _WEIGHT_OF_ANY
                     entry[1] = weight
@@ -456,7 +459,7 @@ def _signal(wake: threading.Lock) -> None:
             wake.release()
 
 
-def _weight(values: Any, levels: int = 2) -> int:
+def _weight(values: Any, levels: int) -> int:
     """About how many characters a container holds: strings so many levels down, and of many items the first for all."""
     count = len(values)
     if count > _SAMPLE:

@@ -303,7 +303,7 @@ def _told(call: Call, capture_content: bool) -> dict[str, Any]:
         "compact.summary_tokens": created.get("summary_tokens"),
         "compact.compression_ratio": created.get("compression_ratio"),
         "compact.fidelity.score": min(_scores(call), default=None),
-        "compact.cost_usd": call.cost_usd if call.data("summary_call") else None,
+        "compact.cost_usd": call.cost_usd,
         "compact.note": decision.get("note"),
         "openinference.span.kind": "CHAIN",
     }

@@ -1,9 +1,9 @@
 """The viewer's addresses: pages, `/ingest`, the stream of rows, and JSON for the page.
 
 Owns: `Viewer`; what is asked where, and which status an error has. What is answered, `_answers` knows.
-Must never: block the event loop: whatever touches SQLite, the archive or much JSON runs in a thread; let an archive that
-does not answer stop what needs none: it has threads of its own; or hold rows for a client: each has a place in the
-stream of ids, and reads on from there when it can take more.
+Must never: block the event loop: whatever touches SQLite, the archive or much JSON runs in a thread; let an archive
+that does not answer stop what needs none: it has threads of its own; or hold rows for a client: each has a place in
+the stream of ids, and reads on from there when it can take more.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Viewer:
         try:
             return len(events), self._spans.add(event for event in events if event["type"] == "span")
         except sqlite3.Error as error:
-            why = f"{len(events):,} events cannot be kept ({error}). Make room on the viewer's disk, then send them again."
+            why = f"{len(events):,} events cannot be kept ({error}). Make room on the viewer's disk, and send again."
             raise Refused(500, "Internal server error", message=why) from None
 
     async def _health(self, request: Request) -> Response:

@@ -78,8 +78,8 @@ def _asked(data: Data) -> str:
     cost = _number(data, "cost_usd")
     money = "" if cost is None else f" · ${cost:.4f}"
     return (
-        f"{data.get('model', 'summarizer')} · {data.get('kind')} · {_n(data, 'input_tokens')} → {_n(data, 'output_tokens')} tokens"
-        f"{money}{_took(data)}"
+        f"{data.get('model', 'summarizer')} · {data.get('kind')} · "
+        f"{_n(data, 'input_tokens')} → {_n(data, 'output_tokens')} tokens{money}{_took(data)}"
     )
 
 

@@ -111,7 +111,7 @@ def _version(path: Path) -> int:
     if not tables and version == 0:
         return _VERSION  # nothing is in it: as good as new
     if tables != _TABLES:
-        raise sqlite3.DatabaseError(f"it is somebody else's, with {len(tables):,} tables of its own")
+        raise sqlite3.DatabaseError(f"it is somebody else's (tables of its own: {len(tables):,})")
     if not 0 < version <= _VERSION:
         raise sqlite3.DatabaseError(f"it is of version {version}, and this one reads up to {_VERSION}")
     return int(version)

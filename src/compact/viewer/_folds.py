@@ -223,7 +223,7 @@ class Fold:
 
     def _wrong(self) -> list[str]:
         """What of the record cannot be meant."""
-        names = [name for name in _LISTS if not isinstance(self.record.get(name) or [], list)]
+        names = [name for name in _LISTS if not isinstance(self.record.get(name), list | None)]
         if not names:
             return []
         return [f"The record has no list in {', '.join(names)}: it is shown without. Put a backup of it in its place."]

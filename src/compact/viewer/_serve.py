@@ -168,7 +168,7 @@ def _check_events(source: Path) -> None:
     except OSError as error:
         raise CompactError(f"{source} cannot be read ({error.strerror})") from None
     try:
-        if (newline or b"\0" in line) and not isinstance(json.loads(line), dict):
+        if line and (newline or not line.startswith(b"{")) and not isinstance(json.loads(line), dict):
             raise ValueError
     except (ValueError, RecursionError):
         raise CompactError(

@@ -103,7 +103,6 @@ class Shelf:
     def look(self) -> dict[str, Kept]:
         """Look again at what there is: the sessions by name."""
         kept: dict[str, Kept] = {}
-        nothing = Kept("")
         for key in self._store.list(""):
             place, _, name = key.partition("/")
             if not name:
@@ -113,12 +112,10 @@ class Shelf:
                 one.events.append(key)
             elif found := re.fullmatch(r"summary-([0-9]+)\.json", name):
                 one.steps.append(int(found[1]))
-        self._drop(
-            {one.place for one in self._kept.values() if len(one.steps) > len(kept.get(one.place, nothing).steps)}
-        )
-        self._names = {
-            place: name for place in kept if (name := self._names.get(place) or self._archive.name_of(place))
-        }
+        left = {place: len(one.steps) for place, one in kept.items()}
+        self._drop({one.place for one in self._kept.values() if len(one.steps) > left.get(one.place, 0)})
+        names = {place: self._names.get(place) or self._archive.name_of(place) for place in kept}
+        self._names = {place: name for place, name in names.items() if name is not None}
         for one in kept.values():
             one.steps.sort()
             one.told = whole_text(self._names.get(one.place, one.place))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ __all__ = ["Source"]
 _BAD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError, RecursionError)
 """What an event that is none may raise on its way to a span."""
 _COMPLAINTS = 50
+_CHECKED = 3
+"""Sessions of a bucket that each look checks by their first events: a listing does not tell one made anew."""
 
 
 class Source:
@@ -41,6 +43,7 @@ class Source:
         self._at: Noted | None = None
         """How far the file was read."""
         self._complaints: dict[str, str] = {}
+        self._turn = 0
         self.took = 0.0
         """Seconds that the last look took."""
         self.name = str(file) if file is not None else shelf.name if shelf is not None else "live events"
@@ -104,18 +107,16 @@ class Source:
         news = self._forget(kept, known)
         waiting: list[tuple[int, str, Kept]] = []
         stamps: dict[str, str] = {}
+        checked = self._next_checked(kept) if shelf.root is None else ()
         for session, one in kept.items():
             noted = known.get(one.place, {})
-            # Other keys than before, or under another name: not what was read.
-            changed = int(
-                not noted.keys() <= set(one.events) or any(file.session != session for file in noted.values())
-            )
+            changed = int(_is_another(session, one, noted))
             for key in one.events:
                 stamp = shelf.stamp(key)
                 stamps[key] = str(stamp)
                 if stamp is not None and (key not in noted or noted[key].stamp != stamps[key]):
                     changed = max(changed, stamp[1], 1)
-            if changed:
+            if changed or one.place in checked:
                 waiting.append((changed, session, one))
         for _, session, one in sorted(waiting, key=lambda each: each[0], reverse=True):
             news = self._read(shelf, session, one, stamps, known.get(one.place, {})) or news
@@ -128,38 +129,44 @@ class Source:
         if not noted:
             self._calls.pop(one.place, None)
         resumed = one.place in self._calls
+        same = {key for key in one.events if key in noted and noted[key].stamp == stamps[key]}
+        if len(same) < len(one.events) and not resumed:
+            same = set()  # the calls that are open where it was read to are known by reading all
+        if shelf.root is None:
+            same -= set(one.events[:1])
         data: dict[str, bytes] = {}
         for key in one.events:
-            # The first object of a bucket is looked at again: a session made anew has the same names.
-            again = not resumed or (shelf.root is None and key == one.events[0])
-            if not again and key in noted and noted[key].stamp == stamps[key]:
+            if key in same:
                 continue
             try:
                 data[key] = shelf.get(key)
                 self._complaints.pop(key, None)
             except ArchiveError as error:
                 self._complaints[key] = str(error)
-        if (
-            not noted.keys() <= set(one.events)
-            or any(file.session != session for file in noted.values())
-            or any(key in noted and not noted[key].begins(found) for key, found in data.items())
-        ):  # the session was forgotten and made anew, or is called otherwise now
+        other = any(key in noted and not noted[key].begins(found) for key, found in data.items())
+        if other or _is_another(session, one, noted):
             self._spans.forget(session, *{file.session for file in noted.values()})
             self._read(shelf, session, one, stamps, {})
             return True
+        if not resumed and same:
+            return False
         calls = self._calls.setdefault(one.place, Calls())
         news = False
         for key, found in data.items():
             done = noted[key].read if resumed and key in noted else 0
             end = done + self._whole(found[done:])
             spans = self._spans_of(found[done:end], key, calls)
-            if one.told != session:  # other sessions are told by the same name
-                spans = [
-                    span | {"trace_id": session} if whole_text(span["trace_id"]) == one.told else span for span in spans
-                ]
+            for span in spans:
+                if whole_text(span["trace_id"]) == one.told:
+                    span["trace_id"] = session  # not always the same: others may be told by this name
             news = self._spans.add(spans) or news
             self._spans.remember(self._named(shelf, key), Noted.of(session, stamps[key], found[:end], end))
         return news
+
+    def _next_checked(self, kept: Mapping[str, Kept]) -> list[str]:
+        places = [one.place for one in kept.values() if one.events]
+        self._turn += _CHECKED
+        return [places[(self._turn + number) % len(places)] for number in range(_CHECKED) if places]
 
     def _known(self, shelf: Shelf) -> dict[str, dict[str, Noted]]:
         """What was read of this archive: by place and key."""
@@ -194,7 +201,7 @@ class Source:
             return end
         return len(data)
 
-    def _spans_of(self, data: bytes, what: str, calls: Calls) -> Iterable[dict[str, Any]]:
+    def _spans_of(self, data: bytes, what: str, calls: Calls) -> list[dict[str, Any]]:
         """The spans of some lines, each once."""
         values, complaint = read_lines(data, what, tolerant=True)
         latest: dict[str, Span] = {}
@@ -217,3 +224,8 @@ class Source:
         if complaint:
             self._complaints[what] = complaint
         return spans
+
+
+def _is_another(session: str, one: Kept, noted: Mapping[str, Noted]) -> bool:
+    """Whether a session cannot be what was read: it was forgotten and made anew, or is called otherwise now."""
+    return not noted.keys() <= set(one.events) or any(file.session != session for file in noted.values())
