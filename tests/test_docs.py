@@ -21,9 +21,12 @@ README = (ROOT / "README.md").read_text("utf-8")
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 
-@pytest.mark.parametrize(("code", "output"), BLOCK.findall(README))
-def test_readme_examples_run(code: str, output: str) -> None:
-    """Every Python block of the README runs as it stands and prints what it says."""
+OBSERVABILITY = (ROOT / "OBSERVABILITY.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("code", "output"), BLOCK.findall(README + OBSERVABILITY))
+def test_examples_run(code: str, output: str) -> None:
+    """Every Python block of the README and of OBSERVABILITY.md runs as it stands and prints what it says."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
@@ -83,9 +86,6 @@ def test_public_names_are_documented() -> None:
         assert getattr(compact, name) is not None
         if name != "LAWS":
             assert (getattr(compact, name).__doc__ or "").strip(), name
-
-
-OBSERVABILITY = (ROOT / "OBSERVABILITY.md").read_text("utf-8")
 
 
 def every_event(folder: Path) -> list[Event]:

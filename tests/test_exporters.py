@@ -29,9 +29,10 @@ from compact import CompactConfig, CompactManager
 from compact._events import Event
 from compact._redact import Redactor
 from compact.errors import ConfigError
+from compact.sinks import Queued, queued
 from compact.sinks._fan import SinkList
 from compact.sinks._post import Post
-from compact.sinks._queue import Queued, Undelivered, queued
+from compact.sinks._queue import Undelivered
 from compact.sinks.ariadne import AriadneSink
 from compact.sinks.jsonl import JsonlSink
 from compact.testing import ScriptedModel, chat

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from .._events import Event, Sink
 from .._policy import TracingPolicy
 from .._redact import Redactor
-from . import described, plain, redacting
+from ._plain import described, plain, redacting
 from ._queue import Queued, close_all, queued
 
 __all__ = ["SinkList", "configured_sinks"]

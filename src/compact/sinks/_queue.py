@@ -35,9 +35,9 @@ from typing import Any, NamedTuple
 
 from .._events import Event, Sink
 from .._redact import Redactor
-from . import plain, redacting
 from ._exit import PATIENCE, expect, know, not_delivered, remember
 from ._exit import waiting as _busy
+from ._plain import plain, redacting
 from ._process import renewed_in_child, say
 
 __all__ = ["PATIENCE", "Counts", "Queued", "Undelivered", "close_all", "queued"]
@@ -404,7 +404,7 @@ class Queued:
         return f"<{type(self).__name__} {self._label}{self._to}>"
 
 
-def queued(sink: Sink, *, label: str, place: str = "", limit: int = 8_192) -> Queued:
+def queued(sink: Sink, *, label: str = "sink", place: str = "", limit: int = 8_192) -> Queued:
     """Any sink off the agent's thread. An event that it raises on is lost and counted; the others are not."""
 
     def deliver(events: Sequence[Event]) -> None:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from .._calls import Calls, Span, has_times, spans_of, trace_of
 from .._events import Event
-from . import plain
 from ._offer import Offer
+from ._plain import plain
 from ._post import Post, Stale
 from ._queue import Queued, Undelivered
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from .._events import Event, Sink
-from . import plain
+from ._plain import plain
 from ._process import renewed_in_child
 
 __all__ = ["console_sink"]

@@ -12,7 +12,7 @@ from threading import RLock
 from types import TracebackType
 
 from .._events import Event
-from . import event_json
+from ._plain import event_json
 from ._process import renewed_in_child
 
 __all__ = ["JsonlSink"]
