@@ -27,8 +27,6 @@ EVENTS_HELD = 64
 """Events of a session held in memory: until a fold writes them out, or, before the first fold, the newest ones."""
 EVENTS_HELD_APART = 256
 """The same for stores that cannot append, where every write is an object of its own."""
-SESSIONS_TIMED = 1_024
-"""Sessions whose newest time is remembered."""
 
 
 class Journal:
@@ -37,8 +35,6 @@ class Journal:
     def __init__(self, archive: Archive | None, sinks: SinkList) -> None:
         self._archive = archive
         self._sinks = sinks
-        self._times: dict[str, float] = {}
-        """When the newest event of each session was."""
 
     def emit(self, room: Room, effect: Emit) -> None:
         """Send an event to every sink, and hold it for the archive. Writes nothing: it is called on event loops."""
@@ -47,17 +43,15 @@ class Journal:
         session = room.session
         # Never the same time twice: a session's events are told apart by it, and some clocks are coarse. A clock that
         # was set back by more than a second is believed.
-        now, last = time.time(), self._times.get(session.id, 0.0)
-        if last - 1.0 < now <= last:
-            now = last + 1e-6
-        self._times[session.id] = now
+        now = time.time()
+        if room.said - 1.0 < now <= room.said:
+            now = room.said + 1e-6
+        room.said = now
         event = Event(effect.name, session.id, session.step, now, effect.duration, effect.status, effect.data)
         if self._archive is not None:
             room.events.append(event)
             if not session.step and len(room.events) > 2 * EVENTS_HELD:
                 del room.events[:-EVENTS_HELD]
-        if len(self._times) > SESSIONS_TIMED:
-            self._times.clear()
         self._sinks(event)
 
     def overdue(self, room: Room) -> bool:

@@ -27,13 +27,15 @@ HOT_SESSIONS = 512
 class Room:
     """A session in memory: its turnstile, its events not yet written, and the changes it has acknowledged."""
 
-    __slots__ = ("events", "generation", "session", "turnstile", "users")
+    __slots__ = ("events", "generation", "said", "session", "turnstile", "users")
 
     def __init__(self, session_id: str) -> None:
         self.session = Session(session_id)
         self.turnstile = Turnstile()
         self.events: list[Event] = []
         self.generation = 0
+        self.said = 0.0
+        """When the newest event was."""
         self.users = 0
         """Who is inside or on the way in; a room in use does not give way."""
 

@@ -49,13 +49,12 @@ _TICK = 0.05
 _ATTENTIVE = 10.0
 _HEAVIEST = 8_000_000
 """Characters that may wait, about: strings count by their length, the rest by rule of thumb."""
-_UNWEIGHED = 32
-"""Events that may come before somebody weighs them, so that mostly nobody does."""
 _WEIGHT_OF_ANY = 250
 _WEIGHT_OF_ITEM = 64
 _SAMPLE = 32
 _FLAT = frozenset({"compact.token_estimate", "compact.trigger_decision"})
-"""The events of every call: what is nested in them are a few numbers, which need not be looked at."""
+"""The events of every call: a few numbers, which need not be looked at."""
+_WEIGHT_OF_FLAT = 1_000
 _LONGEST_PAUSE = 30.0
 _CLEAN = object()
 """Stands where an entry's redactor stood once it has been at work."""
@@ -133,7 +132,7 @@ class Queued:
         """How many entries at the front are being delivered: those cannot be dropped."""
         self._given_up = 0
         """How many are being delivered that `close` has counted as dropped."""
-        self._weight = self._unweighed = 0
+        self._weight = 0
         self._failures = self._in_a_row = self._admitted = 0
         self._reason = ""
         self.delivered = self.dropped = 0
@@ -158,37 +157,26 @@ class Queued:
         return partial(self._put, redactor) if type(self).__call__ is Queued.__call__ else self
 
     def _put(self, redactor: Redactor | None, event: Event) -> None:
+        weight = _WEIGHT_OF_FLAT if event.name in _FLAT else _weight_of(event)
         with self._lock:
             waiting = self._waiting
             if not waiting:
                 _busy.add(self)
-            waiting.append([event, 0, redactor])
-            self._unweighed += 1
-            if self._unweighed > _UNWEIGHED or len(waiting) > self._limit:
+            waiting.append([event, weight, redactor])
+            self._weight += weight
+            if len(waiting) > self._limit or self._weight > _HEAVIEST:
                 self._make_room()
             if self._asleep:
                 self._company = True
                 self._rouse()
 
     def _make_room(self) -> None:
-        """Weigh what is new, and drop the oldest if need be. What is being delivered stays, and so does the newest."""
+        """Drop the oldest. What is being delivered stays, and so does the newest."""
         if self._making_room:
             return  # an event inside this very method: the next one makes room
         self._making_room = True
         waiting, held = self._waiting, self._held
-        new, self._unweighed = self._unweighed, 0
         try:
-            # By number: an iterator would mind an event that comes meanwhile.
-            for number in range(1, min(new, len(waiting)) + 1):
-                entry = waiting[-number]
-                if not entry[1]:
-                    try:
-                        event = entry[0]
-                        weight = _WEIGHT_OF_ANY + _weight(event.data, 0 if event.name in _FLAT else 2)
-                    except Exception:  # data that cannot be read is the thread's business
-                        weight = _WEIGHT_OF_ANY
-                    entry[1] = weight
-                    self._weight += weight
             while len(waiting) - held > 1 and (len(waiting) > self._limit or self._weight > _HEAVIEST):
                 self._weight -= waiting[held][1]
                 self.dropped += 1
@@ -297,7 +285,6 @@ class Queued:
         self.dropped += held - taken
         self._admitted = min(self._admitted, self.dropped)
         self._held = self._given_up = 0
-        self._unweighed = min(self._unweighed, len(self._waiting))
 
     def _keep(self, reason: str) -> float:
         """The batch stays where it is; how long to wait."""
@@ -457,6 +444,13 @@ def _signal(wake: threading.Lock) -> None:
     if wake.locked():
         with suppress(RuntimeError):  # somebody else was faster
             wake.release()
+
+
+def _weight_of(event: Event) -> int:
+    try:
+        return _WEIGHT_OF_ANY + _weight(event.data, 2)
+    except Exception:  # data that cannot be read is the thread's business
+        return _WEIGHT_OF_ANY
 
 
 def _weight(values: Any, levels: int) -> int:
