@@ -21,6 +21,8 @@ from compact.errors import ModelUnavailable
 from compact.sinks.agents_sdk import agents_sdk_sink
 from compact.testing import ScriptedModel, chat
 
+pytestmark = pytest.mark.slow  # servers and processes of their own
+
 SUMMARY = "goal: ship the walrus release"
 
 

@@ -37,6 +37,8 @@ from compact.sinks.ariadne import AriadneSink
 from compact.sinks.jsonl import JsonlSink
 from compact.testing import ScriptedModel, chat
 
+pytestmark = pytest.mark.slow  # servers and processes of their own
+
 GUARD = 60.0
 """Seconds after which something hangs."""
 NOON = 1_700_000_000.0

@@ -29,6 +29,8 @@ from compact.models import Written
 from compact.sinks.otel import OtelSink
 from compact.testing import Recorder, ScriptedModel, chat
 
+pytestmark = pytest.mark.slow  # servers and processes of their own
+
 SUMMARY = "goal: ship the walrus release"
 NOON = 1_700_000_000.0
 LONG = "s" + "utra" * 20

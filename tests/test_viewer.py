@@ -39,6 +39,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from demo_transcript import build
 from s3_servers import client, moto, new_bucket
 
+pytestmark = pytest.mark.slow  # servers and processes of their own
+
 HOSTILE = [
     "../../etc/passwd",
     "<script>alert(1)</script>",
