@@ -23,11 +23,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 from preflight import Figure, Speaker, report
-from viewer import EVENTS, FOLDS, MESSAGES, POSTS, Asked, bodies, events
+from viewer import EVENTS, FOLDS, MESSAGES, POSTS, Asked, bodies, events, folded
 
-from compact import CompactConfig, CompactManager
 from compact._calls import stamp
-from compact.testing import ScriptedModel
 from compact.viewer import running
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -53,13 +51,7 @@ requestAnimationFrame(look);
 def long_session(speaker: Speaker) -> Iterator[str]:
     """A viewer with one session of many messages, folds and events."""
     with TemporaryDirectory() as folder:
-        config = CompactConfig(
-            model="gpt-4o", max_context_tokens=100_000_000, storage={"path": f"{folder}/archive"}, counter="chars"
-        )
-        model = ScriptedModel("Goal: ship the parser. Decided: peek() takes no offset. [#3]")
-        with CompactManager(config, summarizer=model) as manager:
-            for _ in range(FOLDS):
-                manager.manual_compact("long", speaker.history(messages=MESSAGES))
+        config = folded(speaker, folder)
         with running(config) as address:
             asked = Asked(address)
             for body in bodies(list(events(EVENTS, "long"))):

@@ -153,16 +153,22 @@ def live(speaker: Speaker) -> Iterator[Figure]:
         yield Figure("5 POST to the row in an open stream, p95", 1e3 * p95, "ms", 50, detail)
 
 
+def folded(speaker: Speaker, folder: str) -> CompactConfig:
+    """An archive with one session of many messages and folds."""
+    config = CompactConfig(
+        model="gpt-4o", max_context_tokens=100_000_000, storage={"path": f"{folder}/archive"}, counter="chars"
+    )
+    model = ScriptedModel("Goal: ship the parser. Decided: peek() takes no offset. [#3]")
+    with CompactManager(config, summarizer=model) as manager:
+        for _ in range(FOLDS):
+            manager.manual_compact("long", speaker.history(messages=MESSAGES))
+    return config
+
+
 def folds(speaker: Speaker) -> Iterator[Figure]:
     """A session of many messages and folds, as the page asks for it."""
     with TemporaryDirectory() as folder:
-        config = CompactConfig(
-            model="gpt-4o", max_context_tokens=100_000_000, storage={"path": f"{folder}/archive"}, counter="chars"
-        )
-        model = ScriptedModel("Goal: ship the parser. Decided: peek() takes no offset. [#3]")
-        with CompactManager(config, summarizer=model) as manager:
-            for _ in range(FOLDS):
-                manager.manual_compact("long", speaker.history(messages=MESSAGES))
+        config = folded(speaker, folder)
         shutil.rmtree(Path(folder) / "archive" / ".index", ignore_errors=True)
         with viewer(config) as address:
             asked = Asked(address)

@@ -126,8 +126,8 @@ def test_what_mattered_at_the_first_fold_is_there_after_five() -> None:
         assert first
         assert notes
         shares.append(sum(kept(first, notes)) / len(first))
-    if len(shares) > 1:  # real sessions are at hand; the grown one alone repeats itself more, and keeps 0.896
-        assert sum(shares) / len(shares) >= 0.9
+    # The bar is for real sessions. Where they are not at hand there is the grown one, which repeats itself more.
+    assert sum(shares) / len(shares) >= (0.9 if len(shares) > 1 else 0.88)
     assert min(shares) >= 0.8
 
 

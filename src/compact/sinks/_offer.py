@@ -11,6 +11,7 @@ of order for one that dislikes an item, or put content into a message.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from http.client import HTTPException
 from typing import Generic, TypeVar
@@ -26,7 +27,7 @@ _STUMBLES = 3
 Item = TypeVar("Item")
 
 
-class Offer(Generic[Item]):
+class Offer(ABC, Generic[Item]):
     """Offers items to one address. `setting` is what names that address, for messages. Only for one thread."""
 
     denies_for_good = False
@@ -39,9 +40,9 @@ class Offer(Generic[Item]):
         self.answer = ""
         """The last answer that was not a good one."""
 
+    @abstractmethod
     def body(self, items: Sequence[Item]) -> bytes:
         """What is sent for these items."""
-        raise NotImplementedError
 
     def smaller(self, item: Item) -> Item | None:
         """An item that is too large alone, cut; None when it cannot be."""

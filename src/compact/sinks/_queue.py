@@ -39,6 +39,7 @@ from ._exit import PATIENCE, expect, know, not_delivered, remember
 from ._exit import waiting as _busy
 from ._plain import plain, redacting
 from ._process import renewed_in_child, say
+from ._weight import FLAT, ROUTINE, weight_of
 
 __all__ = ["PATIENCE", "Counts", "Queued", "Undelivered", "close_all", "queued"]
 
@@ -49,12 +50,6 @@ _TICK = 0.05
 _ATTENTIVE = 10.0
 _HEAVIEST = 8_000_000
 """Characters that may wait, about: strings count by their length, the rest by rule of thumb."""
-_WEIGHT_OF_ANY = 250
-_WEIGHT_OF_ITEM = 64
-_SAMPLE = 32
-_FLAT = frozenset({"compact.token_estimate", "compact.trigger_decision"})
-"""The events of every call: a few numbers, which need not be looked at."""
-_WEIGHT_OF_FLAT = 1_000
 _LONGEST_PAUSE = 30.0
 _CLEAN = object()
 """Stands where an entry's redactor stood once it has been at work."""
@@ -157,7 +152,7 @@ class Queued:
         return partial(self._put, redactor) if type(self).__call__ is Queued.__call__ else self
 
     def _put(self, redactor: Redactor | None, event: Event) -> None:
-        weight = _WEIGHT_OF_FLAT if event.name in _FLAT else _weight_of(event)
+        weight = ROUTINE if event.name in FLAT else weight_of(event)
         with self._lock:
             waiting = self._waiting
             if not waiting:
@@ -444,31 +439,6 @@ def _signal(wake: threading.Lock) -> None:
     if wake.locked():
         with suppress(RuntimeError):  # somebody else was faster
             wake.release()
-
-
-def _weight_of(event: Event) -> int:
-    try:
-        return _WEIGHT_OF_ANY + _weight(event.data, 2)
-    except Exception:  # data that cannot be read is the thread's business
-        return _WEIGHT_OF_ANY
-
-
-def _weight(values: Any, levels: int) -> int:
-    """About how many characters a container holds: strings so many levels down, and of many items the first for all."""
-    count = len(values)
-    if count > _SAMPLE:
-        some = list(islice(values.values() if type(values) is dict else values, _SAMPLE))
-        return _weight(some, levels) * count // _SAMPLE
-    weight = _WEIGHT_OF_ITEM * count
-    for value in values.values() if type(values) is dict else values:
-        kind = type(value)
-        if kind is int or kind is float:
-            continue  # most are, so they are asked for first
-        if kind is str:
-            weight += len(value)
-        elif levels and (kind is dict or kind is list or kind is tuple):
-            weight += _weight(value, levels - 1)
-    return weight
 
 
 def _cleaned(entry: list[Any]) -> Event | None:
