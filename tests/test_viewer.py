@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactError, CompactManager
-from compact._calls import all_spans, event_of
+from compact._calls import event_of
 from compact._events import Event
 from compact._laws import LAWS
 from compact.sinks.ariadne import AriadneSink
@@ -38,6 +38,7 @@ from compact.viewer._timeline import POINTS, timeline
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from demo_transcript import build
 from s3_servers import client, moto, new_bucket
+from test_calls import all_spans
 
 pytestmark = pytest.mark.slow  # servers and processes of their own
 

@@ -13,7 +13,7 @@ A span's id follows from its event, so the same event read twice, live and from 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -21,7 +21,7 @@ from typing import Any
 
 from ._events import Event
 
-__all__ = ["Call", "Calls", "Span", "all_spans", "event_of", "has_times", "spans_of", "stamp", "trace_of"]
+__all__ = ["Call", "Calls", "Span", "event_of", "has_times", "spans_of", "stamp", "trace_of"]
 
 _SESSIONS = 1_000
 """Sessions whose newest call is remembered; a call forgotten costs its later events their place in the tree."""
@@ -130,10 +130,6 @@ class Calls:
         if call.done and event.name != "compact.trigger_decision":
             del self._open[event.session_id]
         return call
-
-    def still_open(self) -> Iterator[Call]:
-        """Calls of which no end was seen."""
-        return (call for call in self._open.values() if not call.done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,12 +264,3 @@ def event_of(value: Mapping[str, Any]) -> Event:
         status="error" if value["status"] == "error" else "ok",
         data=dict(value["data"]),
     )
-
-
-def all_spans(events: Iterable[Event]) -> list[Span]:
-    """The tree of a finished stream, each span once."""
-    calls, spans = Calls(), dict[str, Span]()
-    for event in events:
-        for span in spans_of(event, calls.of(event)):
-            spans[span.span_id] = span
-    return list(spans.values())
