@@ -213,7 +213,7 @@ class _Connection(socketserver.StreamRequestHandler):
             reply = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         elif _is_lie(fault, method):
             tag = hashlib.md5(body).hexdigest()
-            reply = f'HTTP/1.1 200 OK\r\nETag: "{tag}"\r\nContent-Length: 0\r\n\r\n'.encode()
+            reply = f'HTTP/1.1 200 OK\r\nETag: "{tag}"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'.encode()
         elif fault in ("reset", "lost"):
             # With nothing to linger for, closing sends a reset.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -173,6 +173,7 @@ def test_span_tree_has_bars_and_an_inspector(visit: Callable[..., Visit], stage:
     fold = shown(page, ".span.fold", "fold 1")
     assert "true" == fold.get_attribute("aria-expanded")
     fold.click()
+    shown(page, ".inspected h2", "fold 1")  # until then, the newest fold is on offer there
     inspector = shown(page, ".inspected", "Response").inner_text()
     summary = stage.recorder["summary_created"][0].data["summary"]
     assert next(line for line in summary.splitlines() if len(line) > 60)[:40] in inspector
