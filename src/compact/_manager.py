@@ -411,6 +411,10 @@ class CompactManager(Keeper):
             return mended.raws
         return call.messages if track.record is None else track.outgoing(call.messages)[0]
 
+    def _warn(self, session_id: str, code: str, message: str) -> None:
+        """Say in a session what an adapter has to say of it."""
+        self._journal.emit(self._rooms.look(session_id), warning(code, "high", message))
+
     def _acknowledge(self, room: Room) -> None:
         if not self._said_unredacted:
             self._said_unredacted = True

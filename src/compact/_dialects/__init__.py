@@ -3,9 +3,9 @@
 Owns: the registry, and detection. The `Dialect` protocol and what the formats share are in `_base`.
 Must never: change a host object, decide what folds, or count tokens.
 
-Detection looks for evidence, message by message, and stops at the first: an item type that only the Responses API
-has, a content block that only Anthropic has, a role or field that only chat has. Plain messages look alike in all
-three; then the shape of the tools decides, and without tools nothing does.
+Detection looks for evidence, message by message, and stops at the first: a message that names its `dialect`, an item
+type that only the Responses API has, a content block that only Anthropic has, a role or field that only chat has. Plain
+messages look alike in all three; then the shape of the tools decides, and without tools nothing does.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def detect(messages: Sequence[Any], tools: Sequence[Any] | None = None) -> Diale
 def _of_message(raw: Any) -> Dialect | None:
     if type(raw) is dict and len(raw) == 2 and type(raw.get("content")) is str and "role" in raw:
         return None  # plain text, which reads alike everywhere: most messages until the first tool call
+    if type(raw) is not dict and isinstance(named := getattr(raw, "dialect", None), str) and named in DIALECTS:
+        return DIALECTS[named]  # it says so itself
     kind = _field(raw, "type")
     content = _field(raw, "content")
     if isinstance(kind, str):

@@ -22,6 +22,7 @@ The codes of a `Problem`:
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -296,11 +297,15 @@ def with_fields(raw: Any, **changes: Any) -> Any:
     """A copy of a host message with some fields replaced.
 
     A Pydantic model stays one while the new values are plain text, which its fields accept for certain; with
-    anything else it becomes a dict rather than a model that breaks its own types.
+    anything else it becomes a dict rather than a model that breaks its own types. A host's own kind of dict stays one.
     """
-    copy = getattr(raw, "model_copy", None)
-    if callable(copy) and all(isinstance(value, str) for value in changes.values()):
-        return copy(update=changes)
+    if isinstance(raw, dict) and type(raw) is not dict:
+        made = copy.copy(raw)
+        made.update(changes)
+        return made
+    model_copy = getattr(raw, "model_copy", None)
+    if callable(model_copy) and all(isinstance(value, str) for value in changes.values()):
+        return model_copy(update=changes)
     return {**fields_of(raw), **changes}
 
 

@@ -1,0 +1,89 @@
+"""A framework's messages as messages of a provider's format, and back.
+
+Owns: `Wire` and `Bridge`. Must never: know a framework, or make a new object for a message that was kept.
+
+The manager reads what the providers read, and the archive, the viewer and recall read the same. So a framework's
+messages cross here: each becomes one or more chat messages that remember where they came from, and what the manager
+kept comes back as the very object that went in.
+
+A framework says how with two functions:
+- `read(message)`: the chat messages that say the same, in order. One tool result is one message. What the format has
+  no field for goes into `meta`; `meta["protected"]` pins a message.
+- `write(wires, message)`: a message of the framework. Either `wires` are some of those that `message` was read as,
+  perhaps with a shortened tool result (then all else of `message` is to stay), or `message` is None and they are new:
+  a summary, a mended result, or one out of the archive. Reading what was written gives the same wires again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+__all__ = ["Bridge", "Read", "Wire", "Write"]
+
+Read = Callable[[Any], Iterable[dict[str, Any]]]
+Write = Callable[[Sequence[dict[str, Any]], Any], Any]
+
+
+class Wire(dict[str, Any]):
+    """A chat message, the framework's message it came from, and which of that one's wires it is."""
+
+    __slots__ = ("host", "part", "parts")
+
+    dialect = "openai-chat"
+    """So that no part of a message is taken for evidence of another format."""
+
+    def __init__(self, fields: dict[str, Any], host: Any, part: int, parts: int) -> None:
+        super().__init__(fields)
+        self.host, self.part, self.parts = host, part, parts
+
+    def __copy__(self) -> Wire:
+        """A copy is what becomes of a message that is shortened: another text of the same origin."""
+        return Wire(self, self.host, self.part, self.parts)
+
+
+class Bridge:
+    """Both ways over the border, for one framework."""
+
+    def __init__(self, read: Read, write: Write) -> None:
+        self._read = read
+        self._write = write
+
+    def outward(self, messages: Iterable[Any]) -> list[Wire]:
+        """What the manager reads."""
+        wires: list[Wire] = []
+        for message in messages:
+            fields = list(self._read(message))
+            wires += (Wire(each, message, part, len(fields)) for part, each in enumerate(fields))
+        return wires
+
+    def homeward(self, outgoing: Sequence[dict[str, Any]], given: Iterable[Wire]) -> list[Any]:
+        """What the framework sends: kept messages as they were, and new ones where the manager wrote."""
+        untouched = {id(wire) for wire in given}
+        messages: list[Any] = []
+        for host, run in groupby(outgoing, key=_Origin):
+            wires = list(run)
+            if host.message is None:
+                messages += (self._write([wire], None) for wire in wires)
+            elif all(id(wire) in untouched for wire in wires) and len(wires) == host.parts:
+                messages.append(host.message)
+            else:
+                messages.append(self._write(wires, host.message))
+        return messages
+
+
+class _Origin:
+    """The framework's message behind a wire; equal when it is the very same object."""
+
+    __slots__ = ("message", "parts")
+
+    def __init__(self, wire: dict[str, Any]) -> None:
+        known = isinstance(wire, Wire)
+        self.message = wire.host if known else None  # type: ignore[attr-defined]
+        self.parts = wire.parts if known else 1  # type: ignore[attr-defined]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Origin) and self.message is other.message
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,24 @@
+"""What an adapter says when its framework is missing.
+
+Owns: `requires`. Must never: import a framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..errors import MissingExtra
+
+__all__ = ["requires"]
+
+
+@contextmanager
+def requires(package: str, extra: str) -> Iterator[None]:
+    """Import a framework inside of this: the error then names what to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(
+            f"this adapter needs {package}, and importing it failed ({error}): pip install 'agent-compact[{extra}]'"
+        ) from error

@@ -1,0 +1,148 @@
+"""What every adapter does with a list on its way to a model.
+
+Owns: `Gate`: calling the manager, what happens when that fails, and telling the conversations of sub-agents apart.
+Must never: know a framework, or decide what folds.
+
+Conversations: agents that call other agents send several conversations through one hook. The first one seen under a
+name has the name; a list that begins with something else is another conversation and gets a name of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from .._manager import CompactManager
+from .._messages import as_mapping
+from ..errors import CompactError, ConfigError, InvalidMessage, ManagerClosed
+from ._bridge import Bridge
+
+__all__ = ["Gate", "OnError"]
+
+OnError = Literal["raise", "unchanged"]
+"""What to do when a list cannot be compacted: end the run with the error, or send the list as it is and say so."""
+
+_NAMES = 1_000
+"""Sessions whose beginnings are remembered."""
+
+
+class Gate:
+    """Where the lists of one host pass. Safe to share between threads and tasks."""
+
+    def __init__(self, manager: CompactManager, on_error: OnError = "unchanged", bridge: Bridge | None = None) -> None:
+        if on_error not in ("raise", "unchanged"):
+            raise ConfigError(f"on_error is {on_error!r}; use 'raise' or 'unchanged'")
+        self.manager = manager
+        self._on_error = on_error
+        self._bridge = bridge
+        self._beginnings: OrderedDict[str, set[str]] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def send(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+        reserve_output: int | None = None,
+    ) -> Any:
+        """The messages to send: the same list when nothing is due."""
+        try:
+            wires = self._bridge.outward(messages) if self._bridge else messages
+            asked = self._asked(model, reserve_output)
+            return self._home(messages, wires, self.manager.preflight(session_id, wires, tools=tools, **asked))
+        except Exception as error:
+            return self._failed(session_id, messages, error)
+
+    async def asend(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+        reserve_output: int | None = None,
+    ) -> Any:
+        """`send` for async hosts."""
+        try:
+            wires = self._bridge.outward(messages) if self._bridge else messages
+            asked = self._asked(model, reserve_output)
+            return self._home(messages, wires, await self.manager.apreflight(session_id, wires, tools=tools, **asked))
+        except Exception as error:
+            return self._failed(session_id, messages, error)
+
+    def observe(self, session_id: str, usage: Any) -> None:
+        """Tell the manager what the provider counted, when it said anything."""
+        if usage is not None:
+            with suppress(InvalidMessage):
+                self.manager.observe(session_id, usage)
+
+    def apart(self, name: str, messages: Sequence[Any], agent: str = "") -> str:
+        """The session of this conversation: `name`, or one beside it when the list begins with something else.
+
+        For hosts that pass the whole history each time.
+        """
+        beginning = self._beginning(messages)
+        with self._mutex:
+            known = self._beginnings.setdefault(name, {beginning})
+            self._beginnings.move_to_end(name)
+            while len(self._beginnings) > _NAMES:
+                self._beginnings.popitem(last=False)
+        return name if beginning in known else ".".join(filter(None, (name, agent, beginning)))
+
+    def also(self, name: str, messages: Sequence[Any]) -> None:
+        """The conversation of this name begins like this from now on, because its store was compacted."""
+        beginning = self._beginning(messages)
+        with self._mutex:
+            self._beginnings.setdefault(name, set()).add(beginning)
+
+    def mark_span(self, session_id: str) -> None:
+        """Say on the OpenTelemetry span that is open that its conversation was compacted; call it in a model's span."""
+        trace = sys.modules.get("opentelemetry.trace")  # whoever traces has loaded it
+        if trace is not None and self.manager.session(session_id).folds:
+            trace.get_current_span().set_attribute("gen_ai.conversation.compacted", True)
+
+    def _asked(self, model: str | None, reserve_output: int | None) -> dict[str, Any]:
+        """A window that was configured holds for every model of the host; otherwise each has its own."""
+        return {
+            "model": model or None,
+            "max_context_tokens": self.manager.config.max_context_tokens,
+            "reserve_output": reserve_output,
+        }
+
+    def _home(self, messages: Sequence[Any], wires: Sequence[Any], outgoing: Any) -> Any:
+        if self._bridge is not None:
+            return messages if outgoing is wires else self._bridge.homeward(outgoing, wires)
+        # Providers refuse a field they do not know, and this one is ours.
+        if any(isinstance(raw, Mapping) and "meta" in raw for raw in outgoing):
+            return [_without_meta(raw) for raw in outgoing]
+        return outgoing
+
+    def _failed(self, session_id: str, messages: Sequence[Any], error: Exception) -> Any:
+        if self._on_error == "raise" or isinstance(error, (ConfigError, ManagerClosed)):
+            raise error
+        # Only our own errors are known to carry no content.
+        said = f"{type(error).__name__}: {error}" if isinstance(error, CompactError) else type(error).__name__
+        self.manager._warn(session_id, "sent_unchanged", f"a list was sent as it is, because of {said}")
+        return messages
+
+    def _beginning(self, messages: Sequence[Any]) -> str:
+        """A short name of what a conversation begins with, instructions aside."""
+        each = self._bridge.outward if self._bridge else lambda one: map(as_mapping, one)
+        wires = (wire for message in messages for wire in each([message]))
+        first = next((wire for wire in wires if wire.get("role") not in ("system", "developer")), {})
+        text = json.dumps(first, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+
+
+def _without_meta(raw: Any) -> Any:
+    if not isinstance(raw, Mapping) or "meta" not in raw:
+        return raw
+    return {key: value for key, value in raw.items() if key != "meta"}
