@@ -107,12 +107,13 @@ def test_nothing_due_is_the_same_list() -> None:
 
 
 def test_wires_are_chat_whatever_they_hold() -> None:
-    """A part that looks like another provider's, or a model's name, does not change the format."""
-    manager, _, _ = managed(window=1_200)
+    """A part that looks like another provider's does not change the format; only Claude wants a user's word first."""
     odd = [{"type": "document", "title": "x"}, {"type": "thinking", "thinking": "y"}]
     messages = [Turn(0, ({"role": "user", "content": odd},)), *turns("u" + "ua" * 60)]
-    sent = Gate(manager, "raise", BRIDGE).send("s", messages, model="claude-sonnet-4-5")
-    assert ({"assistant"}, -1) == ({sent[0].wires[0]["role"]}, sent[0].number)
+    for model, role in (("gpt-4o", "assistant"), ("claude-sonnet-4-5", "user")):
+        sent = Gate(managed(window=1_200)[0], "raise", BRIDGE).send(f"s-{role}", messages, model=model)
+        wire = sent[0].wires[0]
+        assert (-1, role, str) == (sent[0].number, wire["role"], type(wire["content"]))
 
 
 # -- the gate ----------------------------------------------------------------------------------------------------------
@@ -155,11 +156,11 @@ def test_or_it_raises_by_policy() -> None:
 
 
 def test_mistakes_of_the_programmer_always_raise() -> None:
-    """A closed manager, or settings that leave no budget, would otherwise never be noticed."""
+    """A closed manager, or an id that is none, would otherwise never be noticed."""
     manager, _ = tight()
     gate = Gate(manager)
-    with pytest.raises(ConfigError):
-        gate.send("s", too_large(), reserve_output=5_000)
+    with pytest.raises(ConfigError, match="session_id must be text"):
+        gate.send(None, too_large())  # type: ignore[arg-type]
     manager.close()
     with pytest.raises(ManagerClosed):
         gate.send("s", too_large())
@@ -223,6 +224,35 @@ def test_usage_that_cannot_be_read_is_let_be() -> None:
     for usage in (None, {}, object(), {"total": 3}):
         gate.observe("s", usage)
     gate.observe("s", {"prompt_tokens": 100})
+
+
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic"])
+def test_instructions_with_a_clock_in_them_cost_no_fold(dialect: str) -> None:
+    """The host's own instructions go out as they are now, and the fold behind them is found again."""
+    manager, summarizer, _ = managed(window=1_500)
+    gate, history = Gate(manager, "raise"), chat("u" + "tra" * 40, dialect=dialect)
+    for minute in range(12):
+        sent = gate.send("s", [{"role": "system", "content": f"It is 12:{minute:02}."}, *history], model="gpt-4o")
+        assert f"It is 12:{minute:02}." == sent[0]["content"]
+        history = [*history, *chat("ua", first=1_000 + minute, words=3, dialect=dialect)]
+    assert 1 == len(summarizer.asks) == len(manager.session("s").folds)
+
+
+def test_instructions_that_folded_are_not_taken_for_others() -> None:
+    """Where a policy lets instructions fold, other ones make another list: what they say must reach the model."""
+    manager, summarizer, _ = managed(window=1_500, policy={"roles_never_prune": []})
+    gate, history = Gate(manager, "raise"), chat("u" + "tra" * 40)
+    for text in ("Answer in French.", "Answer in German."):
+        gate.send("s", [{"role": "system", "content": text}, *history])
+    assert any("German" in ask.messages[-1]["content"] for ask in summarizer.asks)
+
+
+def test_no_more_than_half_a_window_is_kept_free_for_the_answer() -> None:
+    """A host whose requests ask for more output than the window holds still sends something."""
+    manager, recorder = tight()
+    messages = chat("su")
+    assert messages is Gate(manager, "raise").send("s", messages, reserve_output=64_000)
+    assert 900 == recorder["trigger_decision"][0].data["budget"]
 
 
 # -- without a module of its own ---------------------------------------------------------------------------------------

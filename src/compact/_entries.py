@@ -10,7 +10,7 @@ can write a marker.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -20,7 +20,7 @@ from ._messages import Message, as_mapping
 from ._meter import Tally, message_tokens
 from .errors import InvalidMessage
 
-__all__ = ["KEPT_RECORDS", "Entry", "Memory", "Reader", "Record", "chain_of"]
+__all__ = ["KEPT_RECORDS", "Entry", "KnownList", "Memory", "Reader", "Record", "chain_of"]
 
 KEPT_RECORDS = 8
 """How many folds back a host may return to (a rewind, a branch) and still find its summary."""
@@ -60,6 +60,10 @@ class Record:
     reach: int
     reach_chain: bytes
     slots: tuple[int | Entry, ...]
+
+
+KnownList = tuple[bytes, tuple[int, ...], Container[int]]
+"""A list by content: its hash, where its messages stood in the session, and which of them a fold kept."""
 
 
 class Reader:
@@ -102,11 +106,11 @@ class Reader:
     def summary(self, text: str, *, first: bool, model: str) -> Any:
         """A new host message that carries a summary.
 
-        Plain text reads alike everywhere. Until there is evidence, the model says whose rules an opening summary
-        must keep: Anthropic's lists begin with a user message.
+        Chat messages go to all kinds of models. The model says whose rules an opening summary must keep: Anthropic's
+        lists begin with a user message.
         """
-        unsure = first and not self.settled and "claude" in model.lower()
-        return (DIALECTS["anthropic"] if unsure else self.dialect).summary(text, first=first)
+        user_first = first and self.dialect.name == "openai-chat" and "claude" in model.lower()
+        return (DIALECTS["anthropic"] if user_first else self.dialect).summary(text, first=first)
 
     def cost(self, message: Message) -> int:
         """What one message costs on the wire."""
@@ -120,7 +124,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.lists: list[tuple[bytes, tuple[int, ...]]] = []
+        self.lists: list[KnownList] = []
         """Lists that stood before or after an archived fold: a hash of their content, and their session positions."""
         self.gone_calls: set[str] = set()
         """Calls that were folded, or mended, without their answer; one that comes later has nothing to stand behind."""
@@ -160,11 +164,16 @@ class Memory:
         self.records = [*self.records[-KEPT_RECORDS + 1 :], record]
 
 
-def chain_of(entries: Iterable[Entry]) -> bytes:
-    """A hash over the content of messages, in their order."""
+def chain_of(entries: Iterable[Entry], kept: Container[int]) -> bytes:
+    """A hash over the content of messages, in their order.
+
+    Of instructions that are `kept` only the place counts, since the host's own go out whatever they say now: a prompt
+    with a clock in it must not cost a fold at every call.
+    """
     total = blake2b(digest_size=16)
-    for entry in entries:
-        total.update(entry.content())
+    for index, entry in enumerate(entries):
+        instructions = entry.message.role in ("system", "developer") and index in kept
+        total.update(b"instructions" if instructions else entry.content())
     return total.digest()
 
 

@@ -207,6 +207,8 @@ class CompactManager(Keeper):
         `limit` is the window the provider named. Without it, or when the list already is within it by our count, the
         list shrinks to three quarters. Raises `InsufficientBudget` when it cannot.
         """
+        if self._disabled:
+            return messages
         with self._rooms.turn(session_id) as room:
 
             def shrinking() -> Call:
@@ -410,6 +412,13 @@ class CompactManager(Keeper):
                 self._journal.emit(call.room, warning("repaired_history", "low", "; ".join(mended.sentences)))
             return mended.raws
         return call.messages if track.record is None else track.outgoing(call.messages)[0]
+
+    async def _akeep(self, session_id: str, messages: Sequence[Any]) -> None:
+        """Archive a list without a fold, for an adapter that is about to rewrite the only other copy of it."""
+        import asyncio  # here, because only async hosts need it
+
+        async with self._rooms.aturn(session_id) as room:
+            await asyncio.to_thread(self._journal.save_transcript, room, messages)
 
     def _warn(self, session_id: str, code: str, message: str) -> None:
         """Say in a session what an adapter has to say of it."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from ._entries import Entry, Reader, Record, chain_of
+from ._entries import Entry, KnownList, Reader, Record, chain_of
 from ._fidelity import Report
 from ._job import Outcome
 from ._laws import LAWS
@@ -145,7 +145,7 @@ def fold_value(
             "reach": record.reach,
             "reach_chain": record.reach_chain.hex(),
             "slots": slots(record.slots),
-            "left_chain": chain_of(outcome.entries).hex(),
+            "left_chain": chain_of(outcome.entries, range(len(outcome.entries))).hex(),
             "summaries": [
                 [session.memory.signature(entry.message), entry.message.role, entry.position]
                 for entry in outcome.entries
@@ -241,13 +241,14 @@ def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> Rec
     )
 
 
-def lists_of(value: Mapping[str, Any]) -> list[tuple[bytes, tuple[int, ...]]]:
-    """The lists before and after a fold: a hash of their content, and the session positions of their messages."""
+def lists_of(value: Mapping[str, Any]) -> list[KnownList]:
+    """The lists before and after a fold."""
     before, made, replay = value["positions"], value["made"], value["replay"]
     after = tuple(before[slot] if isinstance(slot, int) else made[slot["made"]]["position"] for slot in value["left"])
-    lists = [(bytes.fromhex(replay["left_chain"]), after)]
+    lists: list[KnownList] = [(bytes.fromhex(replay["left_chain"]), after, range(len(after)))]
     if replay["size"] == len(before):  # the host's list was the one that was archived
-        lists.insert(0, (bytes.fromhex(replay["chain"]), tuple(before)))
+        kept = [slot for slot in replay["slots"] if isinstance(slot, int)]
+        lists.insert(0, (bytes.fromhex(replay["chain"]), tuple(before), kept))
     return lists
 
 

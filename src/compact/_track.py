@@ -14,7 +14,7 @@ edit in place further back is seen then, not at once. Hosts that pass copies are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from ._entries import Entry, Memory, Reader, Record, chain_of
@@ -229,8 +229,9 @@ class Track:
         self.searched = True
         self._place()
         for record in reversed(self._memory.records):
+            kept = _kept(record.slots)
             for size, chain in ((record.size, record.chain), (record.reach, record.reach_chain)):
-                if 0 < size <= len(self.entries) and self.chain(size) == chain and not self._pins_lost(record, size):
+                if self._begins(size, chain, kept) and not self._pins_lost(kept, size):
                     self.attach(record, size)
                     self.base = max(self.base, size)
                     self._recount()
@@ -239,9 +240,9 @@ class Track:
 
     def _place(self) -> None:
         """Give the messages of a list that stood around an archived fold the positions they had."""
-        for chain, positions in reversed(self._memory.lists):
+        for chain, positions, kept in reversed(self._memory.lists):
             size = len(positions)
-            if 0 < size <= len(self.entries) and self.chain(size) == chain:
+            if self._begins(size, chain, kept):
                 self.next_position = 0
                 for number, entry in enumerate(self.entries):
                     if number < size:
@@ -268,9 +269,8 @@ class Track:
         end = self.entries[size - 1].position
         return [s for s in record.slots if (s < size if isinstance(s, int) else s.summary or s.position <= end)]
 
-    def _pins_lost(self, record: Record, size: int) -> bool:
+    def _pins_lost(self, kept: Container[int], size: int) -> bool:
         """Whether a message that is pinned by now would stay folded away."""
-        kept = {slot for slot in record.slots if isinstance(slot, int)}
         return any(entry.message.pinned and i not in kept for i, entry in enumerate(self.entries[:size]))
 
     @property
@@ -282,9 +282,9 @@ class Track:
         """Forget the fold: the list stands for itself."""
         self.record, self.replayed, self.slots, self.head, self.saved = None, 0, [], [], [0, 0, 0]
 
-    def chain(self, size: int) -> bytes:
-        """A hash over the content of the first `size` messages."""
-        return chain_of(self.entries[:size])
+    def _begins(self, size: int, chain: bytes, kept: Container[int]) -> bool:
+        """Whether this is how the list begins."""
+        return 0 < size <= len(self.entries) and chain_of(self.entries[:size], kept) == chain
 
     def record_of(self, outcome_slots: Sequence[int | Entry], gone: Iterable[int], step: int, version: int) -> Record:
         """A fold of the list that goes out, as a record of the host's list.
@@ -300,7 +300,8 @@ class Track:
         reach = max([reach, *(slot + 1 for slot in reached)])
         size = len(self.entries)
         slots = tuple(before[slot] if isinstance(slot, int) else slot for slot in outcome_slots)
-        return Record(step, version, size, self.chain(size), reach, self.chain(reach), slots)
+        whole, reached_by = (chain_of(self.entries[:end], _kept(slots)) for end in (size, reach))
+        return Record(step, version, size, whole, reach, reached_by, slots)
 
     # -- what goes out -----------------------------------------------------------------------------------------------
 
@@ -320,6 +321,10 @@ class Track:
         size = self.replayed
         raws = [messages[slot] if isinstance(slot, int) else slot.message.raw for slot in self.slots]
         return [*raws, *messages[size:]], [*self.head, *self.entries[size:]]
+
+
+def _kept(slots: Iterable[int | Entry]) -> frozenset[int]:
+    return frozenset(slot for slot in slots if isinstance(slot, int))
 
 
 _PART = {"system": 0, "developer": 1}

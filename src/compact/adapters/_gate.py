@@ -9,8 +9,6 @@ name has the name; a list that begins with something else is another conversatio
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 import threading
 from collections import OrderedDict
@@ -18,8 +16,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+from .._entries import content_digest
 from .._manager import CompactManager
 from .._messages import as_mapping
+from ..config import window_of
 from ..errors import CompactError, ConfigError, InvalidMessage, ManagerClosed
 from ._bridge import Bridge
 
@@ -78,6 +78,23 @@ class Gate:
         except Exception as error:
             return self._failed(session_id, messages, error)
 
+    def smaller(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        limit: int | None = None,
+        *,
+        tools: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> Any:
+        """What to send once more when a provider said that the list is too long; None when there is no way out."""
+        wires = self._bridge.outward(messages) if self._bridge else messages
+        try:
+            left = self.manager.recover(session_id, wires, limit, tools=tools, model=model)
+        except CompactError:
+            return None
+        return self._home(messages, wires, left)
+
     def observe(self, session_id: str, usage: Any) -> None:
         """Tell the manager what the provider counted, when it said anything."""
         if usage is not None:
@@ -110,20 +127,19 @@ class Gate:
             trace.get_current_span().set_attribute("gen_ai.conversation.compacted", True)
 
     def _asked(self, model: str | None, reserve_output: int | None) -> dict[str, Any]:
-        """A window that was configured holds for every model of the host; otherwise each has its own."""
-        return {
-            "model": model or None,
-            "max_context_tokens": self.manager.config.max_context_tokens,
-            "reserve_output": reserve_output,
-        }
+        """A window that was configured holds for every model of the host; otherwise each has its own.
+
+        Some hosts ask for as much output as a window holds. No more than half of it is kept free for that.
+        """
+        config = self.manager.config
+        window = config.max_context_tokens or window_of(model or config.model)
+        reserve = min(reserve_output, window // 2) if reserve_output is not None else None
+        return {"model": model or None, "max_context_tokens": config.max_context_tokens, "reserve_output": reserve}
 
     def _home(self, messages: Sequence[Any], wires: Sequence[Any], outgoing: Any) -> Any:
         if self._bridge is not None:
             return messages if outgoing is wires else self._bridge.homeward(outgoing, wires)
-        # Providers refuse a field they do not know, and this one is ours.
-        if any(isinstance(raw, Mapping) and "meta" in raw for raw in outgoing):
-            return [_without_meta(raw) for raw in outgoing]
-        return outgoing
+        return _bare(outgoing)
 
     def _failed(self, session_id: str, messages: Sequence[Any], error: Exception) -> Any:
         if self._on_error == "raise" or isinstance(error, (ConfigError, ManagerClosed)):
@@ -131,18 +147,22 @@ class Gate:
         # Only our own errors are known to carry no content.
         said = f"{type(error).__name__}: {error}" if isinstance(error, CompactError) else type(error).__name__
         self.manager._warn(session_id, "sent_unchanged", f"a list was sent as it is, because of {said}")
-        return messages
+        return messages if self._bridge else _bare(messages)
 
     def _beginning(self, messages: Sequence[Any]) -> str:
         """A short name of what a conversation begins with, instructions aside."""
         each = self._bridge.outward if self._bridge else lambda one: map(as_mapping, one)
         wires = (wire for message in messages for wire in each([message]))
         first = next((wire for wire in wires if wire.get("role") not in ("system", "developer")), {})
-        text = json.dumps(first, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
+        return content_digest(first).hex()[:8]
 
 
-def _without_meta(raw: Any) -> Any:
-    if not isinstance(raw, Mapping) or "meta" not in raw:
-        return raw
-    return {key: value for key, value in raw.items() if key != "meta"}
+def _bare(messages: Sequence[Any]) -> Sequence[Any]:
+    """Without `meta`: it is ours, and providers refuse a field they do not know."""
+    marked = [isinstance(raw, Mapping) and "meta" in raw for raw in messages]
+    if not any(marked):
+        return messages
+    return [
+        {key: value for key, value in raw.items() if key != "meta"} if mark else raw
+        for raw, mark in zip(messages, marked, strict=True)
+    ]

@@ -1,0 +1,218 @@
+"""What the clients of OpenAI and Anthropic share: one generator builds both.
+
+Owns: `Api` and `wrap`. Must never: import a client, or change the one it is given.
+
+Whatever sends a conversation (`create`, `parse`, `stream`, raw responses, tool runners) ends in the client's `request`.
+So a copy of the client, made by its own `copy`, gets a `request` that compacts the body before it is sent, once for all
+of the client's retries, and hears what the provider counted when the answer or the stream is read. All else of the
+client, its class included, is as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from .._messages import as_mapping
+from ..errors import CompactError, ConfigError, TokenLimitExceeded
+from ..models._wire import failure_of
+from ._gate import Gate
+
+__all__ = ["SESSION_HEADER", "Api", "SessionId", "wrap"]
+
+SESSION_HEADER = "x-compact-session"
+"""The header that names the session of one call: `extra_headers={SESSION_HEADER: "…"}`. It is not sent."""
+
+SessionId = str | Callable[[Mapping[str, Any]], str | None] | None
+"""The session of a client's calls: a name, or a function of a request's body; None makes one up for each client."""
+
+_WINDOW = re.compile(r"(?:context length (?:is|of)|limit of|context size \(|>)\s*([\d,]+)", re.IGNORECASE)
+"""Where a provider that refuses a request names its window."""
+
+
+@dataclass(frozen=True)
+class Api:
+    """An endpoint that takes a conversation: which fields of the body matter, and where the answer says its size."""
+
+    messages: str
+    reserve: tuple[str, ...]
+    usage: Callable[[Any], Any]
+    """The usage in an answer, or in an event of its stream that has one."""
+    system: tuple[str, Mapping[str, Any]] | None = None
+    """A field beside the messages that holds instructions, and the shape of a tool that weighs them: `_Call.asked`."""
+    held: tuple[str, ...] = ()
+    """Fields that say that the server holds the conversation: the request has only what is new."""
+
+    def listed(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The body with what we read of it as lists, since an iterator can be read only once."""
+        lists = {self.messages, "tools", self.system[0] if self.system else ""}
+        return {key: _listed(value) if key in lists else value for key, value in body.items()}
+
+
+def wrap(
+    client: Any,
+    gate: Gate,
+    session_id: SessionId,
+    apis: Mapping[str, Api],
+    package: str,
+    refused: type[Exception],
+    recover: bool,
+) -> Any:
+    """A client like this one that compacts what it sends to these endpoints; `refused` is what a bad status raises."""
+    if package not in {kind.__module__.partition(".")[0] for kind in type(client).__mro__}:
+        raise ConfigError(f"compacting takes a client of the package {package}, not a {type(client).__name__}")
+    own = f"{package}-{uuid.uuid4().hex[:12]}"
+
+    def opened(options: Any) -> tuple[Any, _Call | None]:
+        """The options without our header, and the conversation in them, if there is one and all of it is there."""
+        headers = options.headers if isinstance(options.headers, Mapping) else {}
+        said = [str(value) for key, value in headers.items() if key.lower() == SESSION_HEADER]
+        if said:
+            kept = {key: value for key, value in headers.items() if key.lower() != SESSION_HEADER}
+            options = options.model_copy(update={"headers": kept})
+        api, body = apis.get(options.url.partition("?")[0]), options.json_data
+        if api is None or not isinstance(body, Mapping):
+            return options, None
+        body, extra = api.listed(body), options.extra_json or {}
+        if any(body.get(name) or extra.get(name) for name in api.held) or not isinstance(body.get(api.messages), list):
+            return options, None
+        text, named = (None, session_id) if callable(session_id) else (session_id, None)
+        session = said[0] if said else named(body) if named else None
+        return options, _Call(gate, api, options, body, session or gate.apart(text or own, body[api.messages]))
+
+    def equip(made: Any) -> Any:
+        request, copy = made.request, made.copy
+
+        def send(cast_to: Any, options: Any, **how: Any) -> Any:
+            options, call = opened(options)
+            if call is None:
+                return request(cast_to, options, **how)
+            sent = gate.send(call.session, call.messages, **call.asked)
+            try:
+                return request(cast_to, call.carrying(sent), **how)
+            except refused as error:
+                smaller = call.smaller(error) if recover else None
+                if smaller is None:
+                    raise
+            return request(cast_to, call.carrying(smaller), **how)
+
+        async def asend(cast_to: Any, options: Any, **how: Any) -> Any:
+            options, call = opened(options)
+            if call is None:
+                return await request(cast_to, options, **how)
+            sent = await gate.asend(call.session, call.messages, **call.asked)
+            try:
+                return await request(cast_to, call.carrying(sent), **how)
+            except refused as error:
+                smaller = await asyncio.to_thread(call.smaller, error) if recover else None
+                if smaller is None:
+                    raise
+            return await request(cast_to, call.carrying(smaller), **how)
+
+        def again(**changes: Any) -> Any:
+            return equip(copy(**changes))
+
+        ours = asend if inspect.iscoroutinefunction(request) else send
+        vars(made).update(request=ours, copy=again, with_options=again)
+        return made
+
+    return equip(client.copy())
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One request with a whole conversation in it."""
+
+    gate: Gate
+    api: Api
+    options: Any
+    body: Mapping[str, Any]
+    session: str
+
+    @property
+    def messages(self) -> Any:
+        return self.body[self.api.messages]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the gate wants to know besides.
+
+        Instructions beside the messages are weighed as one more tool: as a message they would be archived with the
+        conversation, and a prompt with a clock in it would make every list another one. The tool also tells whose
+        format a list of plain words is in.
+        """
+        tools = list(self.body.get("tools") or ())
+        if self.api.system is not None:
+            field, shape = self.api.system
+            tools.append({**shape, "description": _said(self.body.get(field))})
+        return {"tools": tools, "model": self.body.get("model"), "reserve_output": self.reserve}
+
+    @property
+    def reserve(self) -> int | None:
+        """The tokens that the answer may have."""
+        asked = (self.body.get(name) for name in self.api.reserve)
+        return next((tokens for tokens in asked if isinstance(tokens, int)), None)
+
+    def carrying(self, messages: Any) -> Any:
+        """The options of a request with these messages."""
+        body = {**self.body, self.api.messages: messages}
+        # A function, since some clients copy options deeply, and a method would take the manager along.
+        return self.options.model_copy(update={"json_data": body, "post_parser": lambda answer: self._answered(answer)})
+
+    def smaller(self, error: Any) -> Any:
+        """What to send once more when the provider says that the request is too long; None when that is no way out."""
+        too_long = isinstance(failure_of(error.status_code, error.body, ""), TokenLimitExceeded)
+        if not too_long:
+            return None
+        named = _WINDOW.search(str(error))
+        # The provider may count more than we do.
+        limit = int(named[1].replace(",", "")) * 3 // 4 - (self.reserve or 0) if named else 0
+        asked = {key: self.asked[key] for key in ("tools", "model")}
+        return self.gate.smaller(self.session, self.messages, limit if limit > 0 else None, **asked)
+
+    def _answered(self, answer: Any) -> Any:
+        """Listen to an answer as the client parses it, or to its stream as it is read."""
+        if _in_model_span():
+            self.gate.mark_span(self.session)
+        events = getattr(answer, "_iterator", None)
+        if events is None:
+            self._heard(answer)
+        else:
+            answer._iterator = self._following(events) if hasattr(events, "__anext__") else map(self._heard, events)
+        parse = self.options.post_parser
+        return parse(answer) if callable(parse) else answer
+
+    def _heard(self, answer: Any) -> Any:
+        with suppress(CompactError):  # an answer is the caller's, whatever becomes of our books
+            self.gate.observe(self.session, self.api.usage(answer))
+        return answer
+
+    async def _following(self, events: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        async for event in events:
+            yield self._heard(event)
+
+
+def _in_model_span() -> bool:
+    """Whether the span that is open is a model's call: the client of Anthropic opens one, others are instrumented."""
+    trace = sys.modules.get("opentelemetry.trace")
+    attributes = getattr(trace.get_current_span(), "attributes", None) if trace else None
+    return "gen_ai.request.model" in (attributes or ())
+
+
+def _listed(value: Any) -> Any:
+    """An iterable as a list that can be read twice; anything else, text too, as it is."""
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes, list)) else value
+
+
+def _said(system: Any) -> str:
+    """A system prompt, which is text or a list of blocks, as text."""
+    if isinstance(system, list):
+        return "\n".join(str(as_mapping(block).get("text", "")) for block in system)
+    return system if isinstance(system, str) else ""

@@ -1,0 +1,167 @@
+"""LiteLLM, as a library and as a proxy: requests are compacted on their way to a deployment.
+
+Owns: `CompactLogger`. Must never: change a request that is not a chat completion, or a caller's own list.
+
+    litellm.callbacks = [logger := CompactLogger(manager)]        # acompletion, Router.acompletion; or in the proxy
+    litellm.completion(**logger.prepare(model=…, messages=…))     # sync calls: LiteLLM lets no hook change those
+
+Conversations: `litellm_session_id`, else `session_id` in the metadata, else `user`; under one name, lists that begin
+with something else are kept apart. Pinning: `"meta": {"protected": True}` on a message, taken off before it is sent.
+One request may pass twice: through the proxy's hook, then through the deployment's, which sees fallbacks too. The
+call id says that it is the same one; it is judged again only for another model.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from .._manager import CompactManager
+from ._extras import requires
+from ._gate import Gate, OnError
+
+with requires("litellm>=1.90", "litellm"):
+    from litellm.integrations.custom_logger import CustomLogger
+
+__all__ = ["CompactLogger"]
+
+_UNDER_WAY = 256
+"""Requests that are remembered until they are answered; one that is forgotten is judged twice, and teaches nothing."""
+
+_folding: ContextVar[bool] = ContextVar("compact_litellm_folding", default=False)
+"""Whether a request comes from a fold, whose summarizer goes through LiteLLM itself."""
+
+
+class _Sent(NamedTuple):
+    session_id: str
+    model: str
+    messages: Any
+
+
+class CompactLogger(CustomLogger):
+    """Keeps the conversations that pass through LiteLLM inside their window."""
+
+    def __init__(
+        self,
+        manager: CompactManager,
+        session_id: str | Callable[[Mapping[str, Any]], str | None] | None = None,
+        on_error: OnError = "unchanged",
+    ) -> None:
+        super().__init__()
+        self._gate = Gate(manager, on_error)
+        self._session_id = session_id
+        self._sent: OrderedDict[str, _Sent] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
+    ) -> Any:
+        """The proxy's hook: before its router looks whether the list fits into a deployment."""
+        return await self._asend(self._asked(data, call_type, _deployed(data.get("model"))), data)
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
+        """The library's hook: the deployment is chosen."""
+        return await self._asend(self._asked(kwargs, call_type, _model(kwargs)), kwargs)
+
+    def prepare(self, **request: Any) -> dict[str, Any]:
+        """The request as it is to be sent by `litellm.completion(**request)` or `router.completion(**request)`."""
+        request.setdefault("litellm_call_id", str(uuid.uuid4()))
+        if asked := self._asked(request, "completion", _model(request)):
+            with _fold():
+                return self._going(request, asked, self._gate.send(**asked))
+        return request
+
+    def log_success_event(self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any) -> None:
+        """Learn from what the provider counted."""
+        with self._mutex:
+            sent = self._sent.pop(str(kwargs.get("litellm_call_id")), None)
+        # A stream that was not asked for its usage gets LiteLLM's own estimate, and a cached answer an old count.
+        options = (kwargs.get("optional_params") or {}).get("stream_options") or {}
+        estimated = kwargs.get("stream") and not options.get("include_usage")
+        if sent is not None and not estimated and not kwargs.get("cache_hit"):
+            self._gate.observe(sent.session_id, getattr(response_obj, "usage", None))
+
+    async def async_log_success_event(self, **event: Any) -> None:
+        """The same after an async call."""
+        self.log_success_event(**event)
+
+    async def _asend(self, asked: dict[str, Any] | None, request: dict[str, Any]) -> dict[str, Any] | None:
+        if asked is None:
+            return None
+        with _fold():
+            return self._going(request, asked, await self._gate.asend(**asked))
+
+    def _asked(self, request: Mapping[str, Any], call_type: Any, model: str | None) -> dict[str, Any] | None:
+        """What to ask the gate; None when this request is none of ours, or has been judged."""
+        if getattr(call_type, "value", call_type) not in ("completion", "acompletion") or _folding.get():
+            return None
+        messages, name = request.get("messages"), self._name(request)
+        if messages is None:
+            told = "a list was sent as it is, because it was passed by its position: write acompletion(messages=…)"
+            self._gate.manager._warn(name, "sent_unchanged", told)
+            return None
+        before = self._sent.get(_call_id(request))
+        if before is not None and before.messages != messages:
+            before = None
+        if before is not None and before.model == self._bare(model):
+            return None
+        return {
+            "session_id": before.session_id if before else self._gate.apart(name, messages),
+            "messages": messages,
+            "tools": request.get("tools") or request.get("functions"),
+            "model": model,
+            "reserve_output": request.get("max_completion_tokens") or request.get("max_tokens"),
+        }
+
+    def _going(self, request: dict[str, Any], asked: Mapping[str, Any], messages: Any) -> dict[str, Any]:
+        with self._mutex:
+            self._sent[_call_id(request)] = _Sent(asked["session_id"], self._bare(asked["model"]), messages)
+            while len(self._sent) > _UNDER_WAY:
+                self._sent.popitem(last=False)
+        return {**request, "messages": messages}
+
+    def _name(self, request: Mapping[str, Any]) -> str:
+        if chosen := self._session_id(request) if callable(self._session_id) else self._session_id:
+            return chosen
+        bodies = [body for key in ("metadata", "litellm_metadata") if isinstance(body := request.get(key), Mapping)]
+        named = [request.get("litellm_session_id"), *(body.get("session_id") for body in bodies)]
+        if any(body.get("litellm_session_id_generated") for body in bodies):
+            named = []  # the proxy's own invention, another one for each request
+        return str(next(filter(None, [*named, request.get("user")]), "litellm"))
+
+    def _bare(self, model: str | None) -> str:
+        """The model that counts, without its provider."""
+        return (model or self._gate.manager.config.model).rpartition("/")[2]
+
+
+@contextmanager
+def _fold() -> Iterator[None]:
+    token = _folding.set(True)
+    try:
+        yield
+    finally:
+        _folding.reset(token)
+
+
+def _call_id(request: Mapping[str, Any]) -> str:
+    """The name of a request; that of its logging object is the one which all attempts share."""
+    return str(getattr(request.get("litellm_logging_obj"), "litellm_call_id", None) or request.get("litellm_call_id"))
+
+
+def _model(request: Mapping[str, Any]) -> str | None:
+    """The model's own name, which a deployment may have behind another."""
+    base = (request.get("model_info") or {}).get("base_model")
+    return base or request.get("model") or getattr(request.get("litellm_logging_obj"), "model", None)
+
+
+def _deployed(group: Any) -> str | None:
+    """The model behind the name that a client of the proxy asks for; None when it is not known."""
+    router = getattr(sys.modules.get("litellm.proxy.proxy_server"), "llm_router", None)
+    found = router.get_model_list(model_name=group) if router is not None else None
+    return _model({**found[0]["litellm_params"], "model_info": found[0].get("model_info")}) if found else None

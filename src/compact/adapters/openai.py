@@ -1,0 +1,74 @@
+"""The client of OpenAI: `chat.completions` and `responses`, sync and async, whole answers and streams.
+
+Owns: `compacting`. Must never: change the client it is given, or fold what the server holds.
+
+    client = compacting(OpenAI(), CompactManager(config), session_id="…")
+    client.chat.completions.create(model=…, messages=messages)       # messages: the whole history, as ever
+
+- The client that comes back is a copy of the same class that shares the connections; the caller's own is as it was.
+  Wrap first and instrument afterwards: what was patched onto a client is not on its copy.
+- `meta={"protected": True}` on a message pins it; `meta` is not sent.
+- Requests with `previous_response_id`, `conversation` or text as `input` go out as they are.
+- A stream of chat tells its usage only with `stream_options={"include_usage": True}`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+from .._manager import CompactManager
+from ._client import SESSION_HEADER, Api, SessionId, wrap
+from ._extras import requires
+from ._gate import Gate, OnError
+
+with requires("openai>=2.15", "openai"):
+    import openai
+
+__all__ = ["SESSION_HEADER", "SessionId", "compacting"]
+
+Client = TypeVar("Client")
+
+_SINGLE = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
+"""What a model writes in one pass. Built-in tools run several, and their sum says nothing of one request."""
+
+
+def compacting(
+    client: Client,
+    manager: CompactManager,
+    session_id: SessionId = None,
+    on_error: OnError = "unchanged",
+    *,
+    recover: bool = True,
+) -> Client:
+    """A client like this one that keeps every conversation inside its model's window.
+
+    `session_id` is a name, or a function of a request's body; `extra_headers={SESSION_HEADER: "…"}` names the session
+    of one call. Under one name, a list that begins with something else is another conversation. With `recover`, a
+    request that the provider calls too long is sent once more, smaller.
+    """
+    gate = Gate(manager, on_error)
+    return cast(Client, wrap(client, gate, session_id, _APIS, "openai", openai.APIStatusError, recover))
+
+
+def _chat_usage(answer: Any) -> Any:
+    """The usage of a completion, or of the last chunk of a stream."""
+    return getattr(answer, "usage", None)
+
+
+def _responses_usage(answer: Any) -> Any:
+    """The usage of a response, or of the event that ends a stream."""
+    response = getattr(answer, "response", answer)
+    kinds = {getattr(item, "type", None) for item in getattr(response, "output", None) or ()}
+    return getattr(response, "usage", None) if kinds <= _SINGLE else None
+
+
+_APIS = {
+    "/chat/completions": Api("messages", ("max_completion_tokens", "max_tokens"), _chat_usage),
+    "/responses": Api(
+        "input",
+        ("max_output_tokens",),
+        _responses_usage,
+        system=("instructions", {"type": "function", "name": "instructions"}),
+        held=("previous_response_id", "conversation"),
+    ),
+}

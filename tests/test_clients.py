@@ -1,0 +1,738 @@
+"""The clients of OpenAI and Anthropic, unmodified, over HTTP, with a server that is as strict as theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+from playback import RULE, SYSTEM, TOOLS, WINDOW, Play, Step, judge, managed, story
+from providers import problems
+
+from compact import InsufficientBudget
+from compact._dialects import DIALECTS
+from compact._meter import counter_for, message_tokens, tools_tokens
+from compact.errors import ConfigError
+from compact.testing import chat
+
+pytestmark = pytest.mark.slow
+
+TALLY = counter_for("tiktoken", "gpt-4o")
+SCHEMAS = {
+    name: {
+        "type": "object",
+        "properties": {key: {"type": "string", "description": text} for key, text in fields.items()},
+        "required": list(fields),
+    }
+    for name, fields in TOOLS.items()
+}
+SESSION = "x-compact-session"
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+# -- the provider ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Server:
+    """Both providers at once: says what the play says, and refuses what they refuse."""
+
+    play: Play | None = None
+    window: int = 1_000_000
+    inflation: float = 1.0
+    """By how much it counts more than everybody else."""
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def size(self, dialect: str, body: Mapping[str, Any], messages: list[Any]) -> int:
+        """The tokens of a request."""
+        system = body.get("system") or body.get("instructions") or ""
+        system = system if isinstance(system, str) else "".join(block["text"] for block in system)
+        total = sum(message_tokens(DIALECTS[dialect].read(raw), TALLY) for raw in messages) + TALLY.count(system)
+        return round(self.inflation * (total + tools_tokens(body.get("tools"), TALLY, "gpt-4o")))
+
+    def complaint(self, dialect: str, messages: list[Any], size: int, headers: Any) -> tuple[str, str] | None:
+        """The code and the sentence of a refusal."""
+        if SESSION in headers or any("meta" in message for message in messages):
+            return "unknown_parameter", "Unknown parameter."
+        if found := problems(dialect, messages):
+            return "invalid_value", "; ".join(found)
+        if size > self.window and dialect == "anthropic":
+            return "invalid_request_error", f"prompt is too long: {size} tokens > {self.window} maximum"
+        if size > self.window:
+            said = f"This model's maximum context length is {self.window} tokens. However, your messages resulted in "
+            return "context_length_exceeded", f"{said}{size} tokens. Please reduce the length of the messages."
+        return None
+
+    def answer(self, path: str, body: dict[str, Any], headers: Any) -> tuple[int, Any]:
+        """Status, and the answer or the events of its stream."""
+        self.bodies.append(body)
+        api = next((api for api in APIS.values() if path.endswith(api.ends)), None)
+        if api is None:
+            return 200, {"object": "list", "data": [{"embedding": [0.5]}], "input_tokens": 7}
+        messages = body[api.field]
+        messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        size = self.size(api.dialect, body, messages)
+        if complaint := self.complaint(api.dialect, messages, size, headers):
+            self.refused.append(complaint[1])
+            error = {"type": "invalid_request_error", "code": complaint[0], "message": complaint[1], "param": None}
+            return 400, {"type": "error", "error": error}
+        step = self.play.answer(api.dialect, messages, body.get("tools", ())) if self.play else Step("Understood.")
+        whole = api.answer(step, size, len(self.bodies))
+        return 200, list(api.events(whole, body)) if body.get("stream") else whole
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[Server]:
+    """The provider on a port of this machine."""
+    server = Server(**settings)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1
+        disable_nagle_algorithm = True
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            status, said = server.answer(self.path.partition("?")[0], body, self.headers)
+            events = isinstance(said, list)
+            named = (f"event: {each['type']}\n" if "type" in each else "" for each in said) if events else ()
+            lines = [f"{name}data: {json.dumps(each)}\n\n" for name, each in zip(named, said, strict=False)]
+            data = ("".join(lines) + "data: [DONE]\n\n" if events else json.dumps(said)).encode()
+            self.send_response(status)
+            self.send_header("content-type", "text/event-stream" if events else "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    thread = threading.Thread(target=http.serve_forever, args=(0.05,))
+    thread.start()
+    server.url = f"http://127.0.0.1:{http.server_address[1]}"
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+# -- the three APIs ----------------------------------------------------------------------------------------------------
+
+
+class Chat:
+    """`chat.completions` of OpenAI."""
+
+    ends, field, dialect = ("/chat/completions",), "messages", "openai-chat"
+    package, root, system, room = "openai", "/v1", "", ("max_completion_tokens", "max_tokens")
+    streaming: ClassVar[dict[str, Any]] = {"stream_options": {"include_usage": True}}
+    tools: ClassVar[list[Any]] = [
+        {"type": "function", "function": {"name": n, "parameters": s, "strict": True}} for n, s in SCHEMAS.items()
+    ]
+    asks: ClassVar[dict[str, Any]] = {"model": "gpt-4o", "max_completion_tokens": 100, "tools": tools}
+
+    def answer(self, step: Step, size: int, number: int) -> dict[str, Any]:
+        calls = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+            }
+            for call in step.calls
+        ]
+        message = {"role": "assistant", "content": step.text or None, **({"tool_calls": calls} if calls else {})}
+        if step.reasoning:
+            message["reasoning_content"] = step.reasoning
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        usage = {"prompt_tokens": size, "completion_tokens": 9, "total_tokens": size + 9}
+        made = {"id": f"c{number}", "object": "chat.completion", "created": 1, "model": "gpt-4o"}
+        return {**made, "choices": [choice], "usage": usage}
+
+    def events(self, whole: dict[str, Any], body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        (choice,) = whole["choices"]
+        message = choice["message"]
+        calls = [{"index": at, **call} for at, call in enumerate(message.get("tool_calls", ()))]
+        delta = {**message, **({"tool_calls": calls} if calls else {})}
+        chunk = {**whole, "object": "chat.completion.chunk", "usage": None}
+        yield {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        yield {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
+        if (body.get("stream_options") or {}).get("include_usage"):
+            yield {**chunk, "choices": [], "usage": whole["usage"]}
+
+    def resource(self, client: Any) -> Any:
+        return client.chat.completions
+
+    def final(self, stream: Any) -> Any:
+        return stream.get_final_completion()
+
+    def opening(self) -> list[Any]:
+        return [{"role": "system", "content": SYSTEM}]
+
+    def said(self, answer: Any) -> tuple[list[Any], list[tuple[str, str, dict[str, Any]]]]:
+        message = answer.choices[0].message
+        calls = message.tool_calls or ()
+        return [message], [(call.id, call.function.name, json.loads(call.function.arguments)) for call in calls]
+
+    def results(self, results: list[tuple[str, str]]) -> list[Any]:
+        return [{"role": "tool", "tool_call_id": call, "content": text} for call, text in results]
+
+    def picture(self) -> dict[str, Any]:
+        return {
+            "role": "user",
+            "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}],
+        }
+
+    def marked(self, message: dict[str, Any]) -> dict[str, Any]:
+        return message
+
+
+class Responses(Chat):
+    """`responses` of OpenAI."""
+
+    ends, field, dialect = ("/v1/responses",), "input", "openai-responses"
+    system, room, streaming = "instructions", ("max_output_tokens",), {}
+    tools: ClassVar[list[Any]] = [
+        {"type": "function", "name": n, "parameters": s, "strict": True} for n, s in SCHEMAS.items()
+    ]
+    asks: ClassVar[dict[str, Any]] = {
+        "model": "gpt-4o",
+        "max_output_tokens": 100,
+        "tools": tools,
+        "instructions": SYSTEM,
+    }
+
+    def answer(self, step: Step, size: int, number: int) -> dict[str, Any]:
+        output: list[dict[str, Any]] = []
+        if step.reasoning:
+            thought = [{"type": "summary_text", "text": step.reasoning}]
+            output.append({"type": "reasoning", "id": f"rs_{number}", "summary": thought})
+        if step.text:
+            part = {"type": "output_text", "text": step.text, "annotations": []}
+            made = {"type": "message", "id": f"m_{number}", "role": "assistant", "status": "completed"}
+            output.append({**made, "content": [part]})
+        output += [
+            {"type": "function_call", "id": f"fc_{c.id}", "call_id": c.id, "name": c.name, "status": "completed"}
+            | {"arguments": json.dumps(c.arguments)}
+            for c in step.calls
+        ]
+        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        usage = {"input_tokens": size, "output_tokens": 9, "total_tokens": size + 9, **details}
+        made = {"id": f"r{number}", "object": "response", "created_at": 1, "model": "gpt-4o", "status": "completed"}
+        rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+        return {**made, **rest, "output": output, "usage": usage}
+
+    def events(self, whole: dict[str, Any], body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        started = {**whole, "output": [], "usage": None, "status": "in_progress"}
+        yield {"type": "response.created", "sequence_number": 0, "response": started}
+        yield {"type": "response.completed", "sequence_number": 1, "response": whole}
+
+    def resource(self, client: Any) -> Any:
+        return client.responses
+
+    def final(self, stream: Any) -> Any:
+        return stream.get_final_response()
+
+    def opening(self) -> list[Any]:
+        return []
+
+    def said(self, answer: Any) -> tuple[list[Any], list[tuple[str, str, dict[str, Any]]]]:
+        calls = [item for item in answer.output if item.type == "function_call"]
+        return list(answer.output), [(call.call_id, call.name, json.loads(call.arguments)) for call in calls]
+
+    def results(self, results: list[tuple[str, str]]) -> list[Any]:
+        return [{"type": "function_call_output", "call_id": call, "output": text} for call, text in results]
+
+    def picture(self) -> dict[str, Any]:
+        return {"role": "user", "content": [{"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}]}
+
+
+class Anthropic(Responses):
+    """`messages` of Anthropic."""
+
+    ends, field, dialect = ("/v1/messages", ":rawPredict"), "messages", "anthropic"
+    package, root, system, room = "anthropic", "", "system", ("max_tokens",)
+    tools: ClassVar[list[Any]] = [{"name": name, "input_schema": schema} for name, schema in SCHEMAS.items()]
+    asks: ClassVar[dict[str, Any]] = {
+        "model": "claude-sonnet-5-5",
+        "max_tokens": 100,
+        "tools": tools,
+        "system": [{"type": "text", "text": SYSTEM, "cache_control": {"type": "ephemeral"}}],
+    }
+
+    def answer(self, step: Step, size: int, number: int) -> dict[str, Any]:
+        content: list[dict[str, Any]] = []
+        if step.reasoning:
+            content.append({"type": "thinking", "thinking": step.reasoning, "signature": f"sig{number}"})
+        if step.text:
+            content.append({"type": "text", "text": step.text})
+        content += [{"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in step.calls]
+        made = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "claude-sonnet-5-5"}
+        ended = {"stop_reason": "tool_use" if step.calls else "end_turn", "stop_sequence": None}
+        # Cached tokens are reported beside the others.
+        usage = {"input_tokens": size - 20, "cache_read_input_tokens": 20, "output_tokens": 9}
+        return {**made, **ended, "content": content, "usage": usage}
+
+    def events(self, whole: dict[str, Any], body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield {"type": "message_start", "message": {**whole, "content": [], "stop_reason": None}}
+        for at, block in enumerate(whole["content"]):
+            empty = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}, "tool_use": {"input": {}}}
+            yield {"type": "content_block_start", "index": at, "content_block": {**block, **empty[block["type"]]}}
+            for key, kind, name in (
+                ("text", "text_delta", "text"),
+                ("thinking", "thinking_delta", "thinking"),
+                ("signature", "signature_delta", "signature"),
+                ("input", "input_json_delta", "partial_json"),
+            ):
+                if key in block:
+                    value = json.dumps(block[key]) if key == "input" else block[key]
+                    yield {"type": "content_block_delta", "index": at, "delta": {"type": kind, name: value}}
+            yield {"type": "content_block_stop", "index": at}
+        ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 9, "input_tokens": 99_999}}
+        yield {"type": "message_stop"}
+
+    def resource(self, client: Any) -> Any:
+        return client.messages
+
+    def final(self, stream: Any) -> Any:
+        return stream.get_final_message()
+
+    def said(self, answer: Any) -> tuple[list[Any], list[tuple[str, str, dict[str, Any]]]]:
+        calls = [block for block in answer.content if block.type == "tool_use"]
+        message = {"role": "assistant", "content": answer.content}
+        return [message], [(call.id, call.name, call.input) for call in calls]
+
+    def results(self, results: list[tuple[str, str]]) -> list[Any]:
+        blocks = [{"type": "tool_result", "tool_use_id": call, "content": text} for call, text in results]
+        return [{"role": "user", "content": blocks}]
+
+    def picture(self) -> dict[str, Any]:
+        source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+        return self.marked({"role": "user", "content": [{"type": "image", "source": source}]})
+
+    def marked(self, message: dict[str, Any]) -> dict[str, Any]:
+        """With a cache breakpoint behind it."""
+        *rest, last = message["content"]
+        return {**message, "content": [*rest, {**last, "cache_control": {"type": "ephemeral"}}]}
+
+
+APIS: dict[str, Any] = {"chat": Chat(), "responses": Responses(), "messages": Anthropic()}
+each_api = pytest.mark.parametrize("api", APIS.values(), ids=APIS)
+
+
+@contextmanager
+def client_of(api: Any, server: Server) -> Iterator[Any]:
+    """The provider's own client, talking to the server."""
+    with _kind(api, "")(base_url=f"{server.url}{api.root}", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def async_client_of(api: Any, server: Server) -> Any:
+    """Its async client, to be entered."""
+    return _kind(api, "Async")(base_url=f"{server.url}{api.root}", api_key="none", max_retries=0)
+
+
+def _kind(api: Any, prefix: str) -> Any:
+    import anthropic
+    import openai
+
+    return getattr(openai, f"{prefix}OpenAI") if api.package == "openai" else getattr(anthropic, f"{prefix}Anthropic")
+
+
+def compacting(api: Any, client: Any, *given: Any, **settings: Any) -> Any:
+    """The wrapper of the client's module."""
+    if api.package == "openai":
+        from compact.adapters.openai import compacting as wrapped
+    else:
+        from compact.adapters.anthropic import compacting as wrapped
+    return wrapped(client, *given, **settings)
+
+
+async def ask(api: Any, client: Any, way: str, messages: list[Any], **more: Any) -> Any:
+    """One answer of the model, as an SDK object, by one of the ways to get it."""
+    resource, asks = api.resource(client), {**api.asks, api.field: messages, **more}
+    if way == "create":
+        return resource.create(**asks)
+    if way == "async create":
+        return await resource.create(**asks)
+    if way == "stream":
+        with resource.stream(**asks, **api.streaming) as stream:
+            return api.final(stream)
+    async with resource.stream(**asks, **api.streaming) as stream:
+        return await api.final(stream)
+
+
+def say(api: Any, client: Any, messages: list[Any], **more: Any) -> Any:
+    """One answer, by `create`."""
+    return api.resource(client).create(**{**api.asks, api.field: messages, **more})
+
+
+def history(api: Any, pattern: str = "utr" * 9 + "u", words: int = 120) -> list[dict[str, Any]]:
+    """A conversation in the format of an API."""
+    return chat(pattern, words=words, dialect=api.dialect)
+
+
+# -- the story ---------------------------------------------------------------------------------------------------------
+
+
+async def converse(api: Any, client: Any, way: str, play: Play) -> list[Any]:
+    """An agent as people write it on a plain client: the history is a list that grows."""
+    messages = api.opening()
+    for turn in play.rounds:
+        messages.append({"role": "user", "content": turn.user})
+        calls: Any = True
+        while calls:
+            said, calls = api.said(await ask(api, client, way, messages))
+            results = [(call, play.result(name, given)) for call, name, given in calls]
+            messages += [*said, *(api.results(results) if results else ())]
+    return messages
+
+
+@each_api
+@pytest.mark.parametrize(
+    ("way", "calls", "window", "folds"),
+    [
+        ("create", 60, WINDOW, 3),
+        ("stream", 20, 3_500, 2),
+        ("async create", 20, 3_500, 2),
+        ("async stream", 20, 3_500, 2),
+    ],
+)
+def test_an_agent_on_a_plain_client_stays_inside_the_window(
+    api: Any, way: str, calls: int, window: int, folds: int
+) -> None:
+    """A long day through a small window: every request accepted, one summary per fold, the caller's list whole."""
+    play = story(calls)
+    manager, summarizer, _ = managed(window)
+
+    async def run_async(server: Server) -> list[Any]:
+        async with async_client_of(api, server) as client:
+            return await converse(api, compacting(api, client, manager, "story"), way, play)
+
+    with serving(play=play, window=window) as server, manager:
+        if way.startswith("async"):
+            messages = asyncio.run(run_async(server))
+        else:
+            with client_of(api, server) as client:
+                messages = asyncio.run(converse(api, compacting(api, client, manager, "story"), way, play))
+        assert [] == server.refused
+        judge(play, manager, "story", folds=folds, asked=len(summarizer.asks))
+        assert RULE in str(play.received[-1].messages)
+        told = json.dumps(messages, default=lambda model: model.model_dump())
+        assert all(json.dumps(text)[1:-1] in told for text in play.results.values()), "the caller's list lost something"
+
+
+# -- what arrives ------------------------------------------------------------------------------------------------------
+
+
+@each_api
+def test_what_is_kept_arrives_as_a_plain_client_sends_it(api: Any) -> None:
+    """Dicts and SDK objects, media, thinking, cache breakpoints, iterators: the same bytes, less what folded."""
+    manager, *_ = managed(window=6_000)
+    with serving(play=story(calls=4, rounds=1)) as server, client_of(api, server) as client:
+        said = [api.said(say(api, client, history(api, "u")))[0] for _ in range(2)]
+        calls = [(call.id, "fine") for step in server.play.steps[:2] for call in step.calls]
+        first, second = calls[: len(server.play.steps[0].calls)], calls[len(server.play.steps[0].calls) :]
+        new = [*said[0], *api.results(first), api.picture(), *said[1], *api.results(second)]
+        messages = [*history(api, words=250), *new]
+        plain, wrapped = say(api, client, messages), compacting(api, client, manager, "s")
+        sent = server.bodies[-1]
+        answer = say(api, wrapped, messages if api.field == "input" else iter(messages), tools=iter(api.tools))
+        assert type(plain) is type(answer)
+        compacted = server.bodies[-1]
+    assert {**compacted, api.field: sent[api.field]} == sent
+    kept = [message for message in compacted[api.field] if message in sent[api.field]]
+    (summary,) = [message for message in compacted[api.field] if message not in kept]
+    assert "Progress" in str(summary)
+    assert kept[-len(new) :] == sent[api.field][-len(new) :]
+    assert [] == server.refused
+
+
+@each_api
+def test_a_short_list_arrives_untouched(api: Any) -> None:
+    """Nothing is due, so the wrapped client sends what the plain one does."""
+    manager, *_ = managed()
+    with serving() as server, client_of(api, server) as client:
+        for each in (client, compacting(api, client, manager)):
+            say(api, each, history(api, "utrau"))
+    assert server.bodies[0] == server.bodies[1]
+
+
+@each_api
+def test_instructions_tools_model_and_room_for_the_answer_count(api: Any) -> None:
+    """What stands beside the messages weighs, and the model and its own limit are those of the request."""
+    manager, _, recorder = managed(window=20_000)
+    said = {api.system: "Mind the gap. " * 2_000} if api.system else {}
+    messages = history(api, "u") if api.system else [{"role": "system", "content": "Mind the gap. " * 2_000}]
+    with serving() as server, client_of(api, server) as client:
+        wrapped = compacting(api, client, manager, "s")
+        say(api, wrapped, [*messages, *history(api, "u")], **said)
+        apart = {SESSION: "another"}
+        say(api, wrapped, [*messages, *history(api, "u")], **said, tools=api.tools * 20, extra_headers=apart)
+        with pytest.raises(ConfigError, match="reserve_output 19,900"):
+            say(api, wrapped, [*messages, *history(api, "u")], **said, **{next(iter(api.room)): 19_900})
+    one, two = (event.data for event in recorder["token_estimate"])
+    assert one["model"] == api.asks["model"]
+    assert one["t_est"] > 8_000
+    assert two["breakdown"]["tools_schema"] > one["breakdown"]["tools_schema"] + 300
+    assert [] == server.refused
+
+
+@pytest.mark.parametrize("api", [APIS["responses"], APIS["messages"]], ids=["responses", "messages"])
+def test_a_prompt_that_changes_at_every_call_costs_no_second_summary(api: Any) -> None:
+    """A clock in the instructions beside the messages, and cache breakpoints that move along."""
+    manager, summarizer, _ = managed(window=3_000)
+    messages = history(api)
+    with serving() as server, client_of(api, server) as client:
+        wrapped = compacting(api, client, manager, "s")
+        for minute in range(3):
+            sent = [api.marked(message) if at % 3 == minute else message for at, message in enumerate(messages)]
+            say(api, wrapped, sent, **{api.system: f"It is 10:0{minute}."})
+            messages += history(api, "au", words=5)
+    assert [f"It is 10:0{minute}." for minute in range(3)] == [body[api.system] for body in server.bodies]
+    assert 1 == len(summarizer.asks) == len(manager.session("s").folds)
+
+
+@each_api
+def test_a_pinned_message_stays_and_the_mark_is_not_sent(api: Any) -> None:
+    """`meta` is ours: providers refuse fields that they do not know."""
+    manager, *_ = managed(window=3_000)
+    messages = history(api, "p" + "utr" * 9 + "u")
+    with serving() as server, client_of(api, server) as client:
+        say(api, compacting(api, client, manager, "s"), messages)
+    assert [] == server.refused
+    assert {key: value for key, value in messages[0].items() if key != "meta"} in server.bodies[0][api.field]
+    assert messages[0]["meta"] == {"protected": True}
+    assert 1 == len(manager.session("s").folds)
+
+
+# -- what comes back ---------------------------------------------------------------------------------------------------
+
+
+@each_api
+@pytest.mark.parametrize("way", ["create", "stream", "raw", "chunks", "async create", "async chunks"])
+def test_what_the_provider_counts_calibrates_the_meter(api: Any, way: str) -> None:
+    """It counts a third more than we do, and says so; the next estimate is what it said."""
+    manager, _, recorder = managed(window=100_000)
+
+    async def run(client: Any) -> None:
+        wrapped = compacting(api, client, manager, "s")
+        resource, asks = api.resource(wrapped), {**api.asks, api.field: history(api)}
+        if way == "raw":
+            resource.with_raw_response.create(**asks).parse()
+        elif way == "chunks":
+            with resource.create(**asks, stream=True, **api.streaming) as stream:
+                list(stream)
+        elif way == "async chunks":
+            async for _ in await resource.create(**asks, stream=True, **api.streaming):
+                pass
+        else:
+            await ask(api, wrapped, way, history(api))
+
+    async def run_async(server: Server) -> None:
+        async with async_client_of(api, server) as client:
+            await run(client)
+
+    with serving(inflation=1.33) as server, client_of(api, server) as client:
+        asyncio.run(run_async(server) if way.startswith("async") else run(client))
+        said = server.size(api.dialect, server.bodies[0], server.bodies[0][api.field])
+        say(api, compacting(api, client, manager, "s"), history(api))
+    estimates = [event.data["t_est"] for event in recorder["token_estimate"]]
+    assert estimates[1] == pytest.approx(said, rel=0.01)
+
+
+@each_api
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_request_that_is_too_long_is_sent_once_more(api: Any, sync: bool) -> None:
+    """The provider's window is smaller than configured: refused, then accepted, and no summarizer was asked."""
+    manager, summarizer, _ = managed(window=50_000)
+    messages = history(api, "p" + "utr" * 9 + "u")
+
+    async def run_async(server: Server) -> None:
+        async with async_client_of(api, server) as client:
+            await ask(api, compacting(api, client, manager, "s"), "async stream", messages)
+
+    with serving(window=2_500) as server, client_of(api, server) as client:
+        if sync:
+            say(api, compacting(api, client, manager, "s"), messages)
+        else:
+            asyncio.run(run_async(server))
+        assert 2 == len(server.bodies) == len(server.refused) + 1
+        assert [] == summarizer.asks
+        assert "overflow" in manager.session("s").folds[0].reasons
+        say(api, compacting(api, client, manager, "s"), messages)
+        assert 3 == len(server.bodies)
+
+
+@each_api
+def test_other_refusals_reach_the_caller(api: Any) -> None:
+    """What is wrong for another reason, cannot shrink, or is not to be tried again."""
+    import anthropic
+    import openai
+
+    manager, *_ = managed(window=50_000)
+    broken = [*history(api, "u"), *api.results([("nobody", "asked")])]
+    refused: Any = (openai.BadRequestError, anthropic.BadRequestError)
+    with serving(window=2_500) as server, client_of(api, server) as client:
+        for messages, settings in ((history(api), {"recover": False}), (history(api, "u", words=3_000), {})):
+            with pytest.raises(refused, match="maximum"):
+                say(api, compacting(api, client, manager, **settings), messages)
+        assert 2 == len(server.bodies)
+        with pytest.raises(refused, match="orphan"):
+            say(api, client, broken)
+
+
+@each_api
+def test_a_list_that_cannot_be_compacted_goes_out_or_ends_the_call(api: Any) -> None:
+    """By choice; either way the manager's own error says why."""
+    manager, _, recorder = managed(window=2_000, policy={"oversized": "raise"})
+    messages = history(api, "p", words=2_000)
+    with serving() as server, client_of(api, server) as client:
+        with pytest.raises(InsufficientBudget):
+            say(api, compacting(api, client, manager, "s", "raise"), messages)
+        assert [] == server.bodies
+        messages[0].pop("meta")
+        say(api, compacting(api, client, manager, "s"), [*messages, *history(api, "u", words=2_000)])
+    assert "sent_unchanged" in [event.data["code"] for event in recorder["warning"]]
+
+
+# -- whose conversation ------------------------------------------------------------------------------------------------
+
+
+@each_api
+def test_sessions_by_name_by_call_by_function_and_by_beginning(api: Any) -> None:
+    """The header wins and is not sent; under one name another beginning is another conversation."""
+    manager, summarizer, recorder = managed(window=3_000)
+    side = history(api, "utr" * 9 + "au")[3:]
+
+    def sessions() -> list[str]:
+        return list(dict.fromkeys(event.session_id for event in recorder.events))
+
+    with serving() as server, client_of(api, server) as client:
+        wrapped = compacting(api, client, manager, "main")
+        for messages in (history(api), side, history(api), side):
+            say(api, wrapped, messages)
+        assert 2 == len(summarizer.asks)
+        say(api, wrapped, history(api), extra_headers={"X-Compact-Session": "other"})
+        by_model = compacting(api, client, manager, lambda body: f"of {body['model']}")
+        say(api, by_model, history(api))
+        main, beside, *named = sessions()
+        for _ in range(2):
+            say(api, compacting(api, client, manager), history(api))
+        assert [] == server.refused
+    assert "main" == main
+    assert beside.startswith("main.")
+    assert ["other", f"of {api.asks['model']}"] == named
+    assert all(name.startswith(f"{api.package}-") for name in sessions()[4:])
+    assert 6 == len(sessions())
+
+
+@each_api
+def test_what_the_server_holds_and_other_endpoints_pass(api: Any) -> None:
+    """Only what is new is in such a request, so there is nothing to fold and nothing to learn."""
+    manager, _, recorder = managed(window=3_000)
+    with serving() as server, client_of(api, server) as client:
+        wrapped = compacting(api, client, manager, "s")
+        if api.package == "anthropic":
+            wrapped.messages.count_tokens(model="claude-sonnet-5-5", messages=history(api))
+            wrapped.beta.messages.create(**api.asks, messages=history(api), extra_body={"thread": {"id": "t"}})
+        else:
+            wrapped.embeddings.create(model="e", input="words", extra_headers={"x-compact-session": "not sent"})
+            wrapped.responses.create(model="gpt-4o", input="text " * 5_000)
+            wrapped.responses.create(model="gpt-4o", input=history(APIS["responses"]), previous_response_id="r1")
+            wrapped.responses.create(model="gpt-4o", input=history(APIS["responses"]), conversation="c1")
+        assert [] == server.refused
+    assert [] == recorder.events
+    assert len(history(api)) == len(server.bodies[-1].get("messages", server.bodies[-1].get("input", ())))
+
+
+# -- the client --------------------------------------------------------------------------------------------------------
+
+
+@each_api
+def test_it_is_a_client_like_the_one_given(api: Any) -> None:
+    """Same class, same connections; the one given is as it was; copies of it compact too, by every method."""
+    manager, *_ = managed(window=3_000)
+    sizes: dict[str, int] = {}
+    with serving() as server, client_of(api, server) as client:
+        wrapped = compacting(api, client, manager, "s")
+        assert type(wrapped) is type(client)
+        assert wrapped._client is client._client
+        for name, each in {
+            "wrapped": wrapped,
+            "options": wrapped.with_options(timeout=9),
+            "copy": wrapped.copy(max_retries=1).with_options(timeout=9),
+            "retries": compacting(api, client.with_options(max_retries=2), manager, "s"),
+            "own": client,
+        }.items():
+            say(api, each, history(api))
+            sizes[name] = len(server.bodies[-1][api.field])
+        server.bodies.clear()
+        api.resource(wrapped).with_raw_response.create(**api.asks, **{api.field: history(api)})
+        with api.resource(wrapped).with_streaming_response.create(**api.asks, **{api.field: history(api)}) as raw:
+            raw.parse()
+        parsed = api.resource(wrapped).parse(**{**api.asks, "tools": []}, **{api.field: history(api)})
+        assert type(parsed).__name__.startswith("Parsed")
+        assert len({len(body[api.field]) for body in server.bodies} | {sizes["wrapped"]}) == 1
+        assert not {"request", "copy", "with_options"} & vars(client).keys()
+        for wrong in (object(), client if api.package == "openai" else "client"):
+            other = APIS["messages"] if api.package == "openai" else api
+            with pytest.raises(ConfigError, match="takes a client of the package"):
+                compacting(other, wrong, manager)
+    assert sizes.pop("own") == len(history(api)) > max(sizes.values())
+
+
+def test_the_clients_for_other_clouds_compact_too() -> None:
+    """They write other addresses, and copy their options in their own ways."""
+    import anthropic
+    import openai
+
+    manager, *_ = managed(window=3_000)
+    asked = {"max_retries": 0}
+    with (
+        serving() as server,
+        openai.AzureOpenAI(azure_endpoint=server.url, api_version="v", api_key="none", **asked) as azure,
+        anthropic.AnthropicVertex(
+            base_url=server.url, region="r", project_id="p", access_token="none", **asked
+        ) as vertex,
+    ):
+        for api, client in ((APIS["chat"], azure), (APIS["messages"], vertex)):
+            say(api, compacting(api, client, manager, api.package).with_options(timeout=9), history(api))
+            assert len(server.bodies[-1][api.field]) < len(history(api))
+            assert 1 == len(manager.session(api.package).folds)
+
+
+def test_the_span_of_the_client_says_that_its_conversation_was_compacted() -> None:
+    """Anthropic's client opens a span for each call; a span around a client that opens none is not the model's."""
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    api, silent, (manager, *_) = APIS["messages"], APIS["chat"], managed(window=3_000)
+    with serving() as server, client_of(api, server) as client, client_of(silent, server) as other:
+        if not hasattr(client, "open_telemetry"):
+            pytest.skip("this release opens no spans")
+        traced = compacting(api, client.with_options(open_telemetry={"tracer_provider": provider}), manager, "s")
+        with provider.get_tracer("host").start_as_current_span("host"):
+            say(api, traced, history(api, "u"))
+            say(api, traced, history(api))
+            with traced.messages.stream(**api.asks, messages=history(api)) as stream:
+                stream.get_final_message()
+            say(silent, compacting(silent, other, manager, "t"), history(silent))
+    assert 1 == len(manager.session("t").folds)
+    spans = sorted(exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
+    marks = [(span.attributes or {}).get("gen_ai.conversation.compacted") for span in spans]
+    assert [None, None, True, True] == marks
