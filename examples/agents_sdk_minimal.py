@@ -19,8 +19,9 @@ agent = Agent("reader", instructions="Read every file.", model=model, tools=[rea
 
 config = CompactConfig(model="gpt-4o", max_context_tokens=6_000, storage={"adapter": "none"})
 with CompactManager(config) as manager:
-    run_config = RunConfig(call_model_input_filter=CompactFilter(manager, "reading"), tracing_disabled=True)
-    result = Runner.run_sync(agent, "Read all parts.", run_config=run_config, max_turns=50)
+    compact = CompactFilter(manager, "reading")
+    run_config = RunConfig(call_model_input_filter=compact, tracing_disabled=True)
+    result = Runner.run_sync(agent, "Read all parts.", run_config=run_config, hooks=compact.hooks, max_turns=50)
     folds = manager.session("reading").folds
 
 print(f"{result.final_output} The run has {len(result.to_input_list())} items after {len(model.calls)} model calls;")

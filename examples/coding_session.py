@@ -29,7 +29,7 @@ async def main() -> None:
         config = CompactConfig(model="gpt-4o", max_context_tokens=6_000, storage={"path": folder}, tracing=tracing)
         with CompactManager(config) as manager:
             session = CompactSession(SQLiteSession("coding"), manager)
-            run_config = RunConfig(call_model_input_filter=CompactFilter(manager), tracing_disabled=True)
+            run_config = RunConfig(call_model_input_filter=CompactFilter(manager, "coding"), tracing_disabled=True)
             for n in range(3):
                 await Runner.run(agent, f"Mend part {n}.", session=session, run_config=run_config, max_turns=20)
             folds, left = manager.session("coding").folds, await session.get_items()

@@ -78,6 +78,13 @@ def test_kept_messages_come_home_as_they_went(parts: list[str], data: st.DataObj
         assert (turn is origin) == (len(turn.wires) == len(origin.wires))
 
 
+def test_one_object_twice_in_a_list_stays_twice() -> None:
+    """Some hosts say the same thing with the same object."""
+    again = Turn(1, ({"role": "user", "content": "again"},))
+    wires = BRIDGE.outward([again, again, again])
+    assert [again, again] == BRIDGE.homeward(wires[1:], wires)
+
+
 def test_a_shortened_result_stays_in_its_message() -> None:
     """A long tool output is cut, its neighbours and the number of its message stay."""
     manager = CompactManager(
@@ -173,7 +180,8 @@ def test_an_error_of_a_framework_is_named_without_its_text() -> None:
         raise ValueError("the message said CANARY")
 
     manager, recorder = tight()
-    assert ["x"] == Gate(manager, bridge=Bridge(read, write)).send("s", ["x"])
+    gate = Gate(manager, bridge=Bridge(read, write))
+    assert ["x"] == gate.send(gate.apart("s", ["x"]), ["x"])
     (event,) = recorder["warning"]
     assert "a list was sent as it is, because of ValueError" == event.data["message"]
 
@@ -236,6 +244,17 @@ def test_instructions_with_a_clock_in_them_cost_no_fold(dialect: str) -> None:
         assert f"It is 12:{minute:02}." == sent[0]["content"]
         history = [*history, *chat("ua", first=1_000 + minute, words=3, dialect=dialect)]
     assert 1 == len(summarizer.asks) == len(manager.session("s").folds)
+
+
+def test_a_short_list_in_between_costs_no_fold() -> None:
+    """A host asks for a title with the first message alone, and goes on: the fold is found again."""
+    manager, summarizer, _ = managed(window=1_500)
+    gate, history = Gate(manager, "raise"), chat("su" + "tra" * 40)
+    for _ in range(3):
+        gate.send("s", list(history))
+        gate.send("s", history[:2])
+        history = [*history, *chat("ua", first=len(history), words=3)]
+    assert 1 == len(summarizer.asks)
 
 
 def test_instructions_that_folded_are_not_taken_for_others() -> None:

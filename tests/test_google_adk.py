@@ -214,13 +214,13 @@ def spy(adk: Any, edit: Callable[[Any], None] = lambda request: None) -> Any:
 # -- the story ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("plugin", "ids", "stream"), [(True, True, False), (False, False, True)])
-def test_the_story_goes_through_a_small_window(adk: Any, plugin: bool, ids: bool, stream: bool) -> None:
+@pytest.mark.parametrize(("calls", "plugin", "ids", "stream"), [(60, True, True, False), (20, False, False, True)])
+def test_the_story_goes_through_a_small_window(adk: Any, calls: int, plugin: bool, ids: bool, stream: bool) -> None:
     """60 model calls: every list valid and within the window, one summarizer call per fold, and no event is lost.
 
     As a plugin and as callbacks, with ids of the model's own and with those that ADK takes out, streaming and not.
     """
-    play = story()
+    play = story(calls)
     manager, summarizer, _ = managed()
     before, callbacks = spy(adk), {}
     plugins = [before]
@@ -232,7 +232,7 @@ def test_the_story_goes_through_a_small_window(adk: Any, plugin: bool, ids: bool
     agent = adk.Agent(name="root", model=player(adk, play, ids), instruction=SYSTEM, tools=tools(play), **callbacks)
     run_config = adk.RunConfig(streaming_mode=adk.StreamingMode.SSE if stream else adk.StreamingMode.NONE)
     session = asyncio.run(converse(adk, agent, [part.user for part in play.rounds], plugins, run_config=run_config))
-    judge(play, manager, "s", folds=3, asked=len(summarizer.asks))
+    judge(play, manager, "s", folds=calls // 20, asked=len(summarizer.asks))
     for given, received in zip(before.given, agent.model.requests, strict=True):
         new = [each for each in received if not any(each is one for one in given)]
         assert len(new) <= 1
@@ -288,17 +288,19 @@ def every_kind(adk: Any) -> list[Any]:
 def test_every_kind_of_content_goes_over_the_border_and_back(adk: Any) -> None:
     """What chat has no field for is beside it: what was written into an archive says the same when it comes back."""
     adapter, contents = adk.adapter, every_kind(adk)
-    for turn in adapter._turns(contents):
-        wires = json.loads(json.dumps(list(adapter._read(turn))))
-        written = [adapter._write([wire], None) for wire in wires]
+    for turn in adapter.turns(contents):
+        wires = json.loads(json.dumps(list(adapter.read(turn))))
+        written = [adapter.write([wire], None) for wire in wires]
         assert turn.content.parts == [part for each in written for part in each.parts]
-    wires = [wire for turn in adapter._turns(contents) for wire in adapter._read(turn)]
+    wires = [wire for turn in adapter.turns(contents) for wire in adapter.read(turn)]
     asked = [call["id"] for wire in wires for call in wire.get("tool_calls", ())]
     assert asked == [wire["tool_call_id"] for wire in wires if wire["role"] == "tool"]
     assert 3 == len(set(asked))
-    summary = {"role": "assistant", "content": "<COMPACT-SUMMARY v1>\nso far\n</COMPACT-SUMMARY>"}
-    (turn,) = adapter._turns([adapter._write([summary], None)])
-    assert ("user", [summary]) == (turn.content.role, list(adapter._read(turn)))
+    # A function may return anything: what JSON has no form for is text.
+    (turn,) = adapter.turns([content(adk, "user", result(adk, "look", {"rows": [object()]}))])
+    assert "<object object" in json.dumps(list(adapter.read(turn)))
+    summary = adapter.write([{"role": "assistant", "content": "so far"}], None)
+    assert ("user", "so far") == (summary.role, summary.parts[0].text)
 
 
 @pytest.mark.parametrize(("window", "turns", "new"), [(100_000, 1, 0), (8_000, 4, 1), (8_000, 1, 2)])
@@ -345,12 +347,13 @@ def test_a_long_result_is_cut_and_its_step_stays_whole(adk: Any, tmp_path: Any) 
     assert "word " * 9_000 == past[2].parts[0].function_response.response["result"]
 
 
-def test_a_list_that_came_broken_leaves_valid(adk: Any) -> None:
-    """Somebody took results out of the request; when it is folded, Gemini finds one for each call."""
+@pytest.mark.parametrize("words", [[], ["Be quick."]])
+def test_a_list_that_came_broken_leaves_valid(adk: Any, words: list[str]) -> None:
+    """Somebody took results out of the request; when it is folded, Gemini finds one for each call, in one content."""
 
     def lose(request: Any) -> None:
         step = next(each for each in request.contents if each.parts[0].function_response)
-        step.parts = step.parts[:1]
+        step.parts = [*step.parts[:1], *(adk.types.Part(text=each) for each in words)]
 
     manager, _, _ = managed()
     past = [
@@ -368,6 +371,17 @@ def test_a_list_that_came_broken_leaves_valid(adk: Any) -> None:
     assert 1 == len(manager.session("s").folds)
     assert [] == gemini_problems(received)
     assert 2 == str(received).count("no result was recorded")
+
+
+def test_a_plugin_and_a_callback_at_once_do_it_once(adk: Any) -> None:
+    """What the plugin wrote is no new conversation."""
+    play, (manager, summarizer, _) = story(20), managed()
+    hook = adk.adapter.compact_callback(manager)
+    model, callbacks = player(adk, play, ids=False), {"before_model_callback": hook.before}
+    agent = adk.Agent(name="root", model=model, instruction=SYSTEM, tools=tools(play), **callbacks)
+    asyncio.run(converse(adk, agent, [part.user for part in play.rounds], [adk.adapter.CompactPlugin(manager)]))
+    judge(play, manager, "s", folds=1, asked=len(summarizer.asks))
+    assert 1 == len(summarizer.asks)
 
 
 def test_pinned_contents_stay(adk: Any) -> None:

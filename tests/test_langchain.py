@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -144,26 +145,26 @@ def talk(turns: int, *, words: int = 150) -> list[Any]:
 # -- the story -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["invoke", "ainvoke", "stream"])
-def test_the_story_is_sent_compacted_and_kept_whole(how: str) -> None:
+@pytest.mark.parametrize(("how", "calls"), [("invoke", 60), ("ainvoke", 20), ("stream", 20)])
+def test_the_story_is_sent_compacted_and_kept_whole(how: str, calls: int) -> None:
     """Every request is valid and fits, each fold is paid once, and the thread still has every message."""
     from compact.adapters.langchain import CompactMiddleware
 
-    play, (manager, summarizer, _) = story(), managed()
+    play, (manager, summarizer, _) = story(calls), managed()
     state = played(play, [CompactMiddleware(manager, on_error="raise")], how)
-    judge(play, manager, "afternoon", folds=3, asked=len(summarizer.asks))
+    judge(play, manager, "afternoon", folds=calls // 20, asked=len(summarizer.asks))
     assert len(play.rounds) + len(play.steps) + sum(len(step.calls) for step in play.steps) == len(state)
     assert all(1 == sum(raw["role"] == "system" for raw in request.messages) for request in play.received)
 
 
-@pytest.mark.parametrize("how", ["invoke", "ainvoke"])
-def test_the_story_is_kept_compacted_and_archived_whole(how: str) -> None:
+@pytest.mark.parametrize(("how", "calls"), [("invoke", 20), ("ainvoke", 60)])
+def test_the_story_is_kept_compacted_and_archived_whole(how: str, calls: int) -> None:
     """The thread itself stays small, and what left it is in the archive, message by message."""
     from compact.adapters.langchain import CompactMiddleware
 
-    play, (manager, summarizer, recorder) = story(), managed()
+    play, (manager, summarizer, recorder) = story(calls), managed()
     state = played(play, [CompactMiddleware(manager, persistent=True, on_error="raise")], how)
-    judge(play, manager, "afternoon", folds=3, asked=len(summarizer.asks))
+    judge(play, manager, "afternoon", folds=calls // 20, asked=len(summarizer.asks))
     assert len(state) < 40
     assert len({message.id for message in state}) == len(state)
     archived = [manager.restore("afternoon", step=fold.step) for fold in manager.session("afternoon").folds]
@@ -195,7 +196,6 @@ def test_a_state_is_written_only_when_it_changes() -> None:
     assert {"__start__", "model", "tools", "__end__"} == set(ephemeral.get_graph().nodes)
 
 
-@pytest.mark.xfail(reason="a fold is known by the messages before it, instructions included", strict=False)
 def test_instructions_that_change_do_not_cost_a_fold() -> None:
     """A prompt that tells the time is new at every call; what was folded is not paid again."""
     from langchain.agents.middleware import dynamic_prompt
@@ -208,10 +208,10 @@ def test_instructions_that_change_do_not_cost_a_fold() -> None:
     def clock(_: Any) -> str:
         return f"{SYSTEM} It is {next(hours)} o'clock."
 
-    play, (manager, summarizer, _) = story(calls=30), managed()
+    play, (manager, summarizer, _) = story(calls=20), managed()
     played(play, [clock, CompactMiddleware(manager, on_error="raise")])
-    judge(play, manager, "afternoon", folds=2, asked=len(summarizer.asks))
-    assert len(summarizer.asks) < 5
+    judge(play, manager, "afternoon", folds=1, asked=len(summarizer.asks))
+    assert len(summarizer.asks) < 3
 
 
 # -- messages ------------------------------------------------------------------------------------------------------
@@ -273,10 +273,10 @@ def every_kind() -> list[Any]:
 def test_every_kind_of_message_crosses_without_loss() -> None:
     """What is read is a chat message, also out of an archive, and gives the same LangChain message again."""
     from compact._dialects import DIALECTS, detect
-    from compact.adapters.langchain import _read, _write
+    from compact.adapters._langchain_messages import read, write
 
     chat = DIALECTS["openai-chat"]
-    wires = [wire for message in every_kind() for wire in _read(message)]
+    wires = [wire for message in every_kind() for wire in read(message)]
     assert chat is detect(wires)
     assert [[], [], ["c1", "c2"]] == [[call.id for call in chat.read(wire).calls] for wire in wires[2:5]]
     assert "Looking.\n[block: " == chat.read(wires[4]).text[:17]
@@ -285,9 +285,9 @@ def test_every_kind_of_message_crosses_without_loss() -> None:
     assert ("Hm.\nSo.", "Hm.") == (chat.read(wires[4]).hidden, chat.read(wires[7]).hidden)
     assert [False] * 10 + [True] == [chat.read(wire).pinned for wire in wires]
     archived = json.loads(json.dumps(wires))
-    written = [_write([wire], None) for wire in archived]
+    written = [write([wire], None) for wire in archived]
     assert every_kind() == written
-    assert wires == [wire for message in written for wire in _read(message)]
+    assert wires == [wire for message in written for wire in read(message)]
 
 
 def test_a_shortened_result_stays_what_it_was() -> None:
@@ -495,6 +495,48 @@ def test_a_conversation_without_a_thread_keeps_its_name() -> None:
     assert 2 == len(manager.session("HumanMessage0").folds)
 
 
+def test_runs_at_the_same_time_under_one_name_keep_their_own_messages() -> None:
+    """Two conversations were given one name, and both wait to be kept: neither gets the messages of the other."""
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import wrap_model_call
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    from compact.adapters.langchain import CompactMiddleware
+
+    manager, _, _ = managed()
+    shared = CompactMiddleware(manager, "s", persistent=True, on_error="raise")
+    answered, ended = threading.Event(), threading.Event()
+    states: dict[str, list[Any]] = {}
+
+    def run(name: str, *others: Any) -> None:
+        agent = create_agent(fake(lambda *_: AIMessage(name)), middleware=[*others, shared])
+        given = [HumanMessage(f"This is {name}.", id=f"{name}-0"), *talk(20), HumanMessage("Go.", id=f"{name}-1")]
+        states[name] = agent.invoke({"messages": given})["messages"]
+
+    @wrap_model_call
+    def pause(request: Any, handler: Any) -> Any:
+        response = handler(request)
+        answered.set()
+        assert ended.wait(20)
+        return response
+
+    second = threading.Thread(target=run, args=("second", pause))
+
+    @wrap_model_call
+    def overtaken(request: Any, handler: Any) -> Any:
+        response = handler(request)
+        second.start()
+        assert answered.wait(20)
+        return response
+
+    run("first", overtaken)
+    ended.set()
+    second.join()
+    for name, other in (("first", "second"), ("second", "first")):
+        assert f"{name}-1" in {message.id for message in states[name]}
+        assert other not in str(states[name])
+
+
 # -- when it cannot be ---------------------------------------------------------------------------------------------
 
 
@@ -512,6 +554,23 @@ def test_what_cannot_fit_is_sent_as_it_is_or_ends_the_run() -> None:
     assert "sent_unchanged" in {event.data["code"] for event in recorder["warning"]}
     with pytest.raises(InsufficientBudget):
         once(CompactMiddleware(manager, persistent=True, on_error="raise"), given)
+
+
+def test_a_tool_without_a_schema_does_not_end_the_run() -> None:
+    """What cannot be counted is the model's to refuse; here it takes the tool."""
+    from langchain.agents import create_agent
+    from langchain_core.messages import AIMessage, HumanMessage
+    from langchain_core.tools import StructuredTool
+    from pydantic import create_model
+
+    from compact.adapters.langchain import CompactMiddleware
+
+    model = fake(lambda *_: AIMessage("done"))
+    lenient = type("Lenient", (type(model),), {"bind_tools": lambda self, *_, **__: self})()
+    schema = create_model("Arguments", each=(Callable[[int], int], ...))
+    tool = StructuredTool(name="each", description="Call it.", args_schema=schema, func=str)
+    agent = create_agent(lenient, [tool], middleware=[CompactMiddleware(managed()[0])])
+    assert "done" == agent.invoke({"messages": [HumanMessage("Go.")]})["messages"][-1].content
 
 
 def test_what_other_middleware_did_to_one_call_is_not_kept() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from playback import SYSTEM, TOOLS, Play, Step, judge, managed, story
+from providers import problems
 
 from compact import CompactManager, InsufficientBudget
 from compact.testing import chat
@@ -161,8 +162,8 @@ async def perform(play: Play, ask: Callable[[list[Any]], Awaitable[Any]]) -> lis
 
 def router(litellm: Any, server: Server, **settings: Any) -> Any:
     models = [
-        {"model_name": "big", "litellm_params": where(server)},
-        {"model_name": "small", "litellm_params": where(server, model="openai/gpt-4")},
+        {"model_name": "gpt-4o", "litellm_params": where(server)},
+        {"model_name": "gpt-4", "litellm_params": where(server, model="openai/gpt-4")},
     ]
     return litellm.Router(model_list=models, **settings)
 
@@ -175,10 +176,15 @@ def judged(recorder: Any) -> list[Any]:
 
 
 @pytest.mark.spec("S29", "S30")
-@pytest.mark.parametrize("way", ["acompletion", "stream", "router", "completion", "proxy"])
-def test_sixty_model_calls_fold_and_stay_valid(litellm: Any, server: Server, way: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "calls", "folds"),
+    [("acompletion", 60, 3), ("completion", 60, 3), ("stream", 20, 1), ("router", 20, 1), ("proxy", 20, 1)],
+)
+def test_a_long_conversation_folds_and_stays_valid(
+    litellm: Any, server: Server, way: str, calls: int, folds: int
+) -> None:
     manager, summarizer, recorder = managed()
-    logger, play = hooked(litellm, manager, session_id="afternoon"), story()
+    logger, play = hooked(litellm, manager, session_id="afternoon"), story(calls)
     server.play = play
     asked = {"tools": SCHEMAS, "max_tokens": 100}
 
@@ -187,20 +193,20 @@ def test_sixty_model_calls_fold_and_stay_valid(litellm: Any, server: Server, way
             chunks = [chunk async for chunk in await litellm.acompletion(messages=messages, stream=True, **at)]
             return litellm.stream_chunk_builder(chunks).choices[0].message
         if way == "router":
-            reply = await routed.acompletion(model="big", messages=messages, **asked)
+            reply = await routed.acompletion(model="gpt-4o", messages=messages, **asked)
         elif way == "completion":
             reply = litellm.completion(**logger.prepare(messages=messages, **at))
         elif way == "proxy":
-            reply = await through_the_proxy(litellm, routed, logger, model="big", messages=messages, **asked)
+            reply = await through_the_proxy(litellm, routed, logger, model="gpt-4o", messages=messages, **asked)
         else:
             reply = await litellm.acompletion(messages=messages, **at)
         return reply.choices[0].message
 
     at, routed = where(server, **asked), router(litellm, server)
     history = asyncio.run(perform(play, ask))
-    judge(play, manager, "afternoon", folds=3, asked=len(summarizer.asks))
-    assert len(judged(recorder)) == 60, "each request is judged once"
-    assert len(history) > 150
+    judge(play, manager, "afternoon", folds=folds, asked=len(summarizer.asks))
+    assert len(judged(recorder)) == calls, "each request is judged once"
+    assert len(history) > 2.5 * calls
     assert all("meta" not in message for request in play.received for message in request.messages)
 
 
@@ -283,6 +289,8 @@ def after(act: Callable[[], Any]) -> Any:
         ({"metadata": {"session_id": "b"}, "user": "c"}, "b"),
         ({"litellm_metadata": {"session_id": "b"}}, "b"),
         ({"litellm_session_id": "x", "metadata": {"litellm_session_id_generated": True}, "user": "c"}, "c"),
+        ({"user": "c", "metadata": {"user_api_key_user_id": "d"}}, "c"),
+        ({"metadata": {"user_api_key_user_id": "d"}}, "d"),
         ({"user": "c", "litellm_trace_id": "another each time"}, "c"),
         ({}, "litellm"),
     ],
@@ -317,8 +325,8 @@ def test_attempts_that_fail_cost_no_second_summary(litellm: Any, server: Server,
         if way == "retries":
             return await litellm.acompletion(messages=messages, num_retries=3, max_retries=0, **where(server))
         if way == "router":
-            return await routed.acompletion(model="big", messages=messages)
-        return await through_the_proxy(litellm, routed, logger, model="big", messages=messages)
+            return await routed.acompletion(model="gpt-4o", messages=messages)
+        return await through_the_proxy(litellm, routed, logger, model="gpt-4o", messages=messages)
 
     assert asyncio.run(ask()).choices[0].message.content == "ok"
     assert len(summarizer.asks) == len(manager.session("litellm").folds) == 1
@@ -386,6 +394,20 @@ def test_kept_messages_are_the_very_objects_and_the_callers_list_is_untouched(li
     assert manager.restore("litellm")
 
 
+@pytest.mark.parametrize("part", ["thinking", "document"])
+def test_parts_of_anthropics_format_do_not_make_a_list_anthropics(litellm: Any, part: str) -> None:
+    manager, _, recorder = managed(window=2_000)
+    odd = {"role": "assistant", "content": [{"type": part, part: "hm"}, {"type": "text", "text": "yes"}]}
+    messages = [*chat("su"), odd, *chat("u" + "tr" * 20 + "au", first=10)]
+    for _ in range(2):
+        sent = hooked(litellm, manager).prepare(messages=messages, model="gpt-4o")["messages"]
+        assert problems("openai-chat", sent) == []
+        assert sent[0] is messages[0]
+        assert len(sent) < len(messages)
+    assert len(manager.session("litellm").folds) == 1
+    assert "sent_unchanged" not in [event.data.get("code") for event in recorder.events]
+
+
 def test_a_pinned_message_stays_and_its_mark_is_not_sent(litellm: Any, server: Server) -> None:
     manager, _, _ = managed(window=2_000)
     hooked(litellm, manager)
@@ -403,7 +425,7 @@ def test_a_list_that_cannot_be_compacted_goes_out_or_raises(litellm: Any, server
     messages = [{**message, "meta": {"protected": True}} for message in chat("suauau")]
     hooked(litellm, manager)
     asyncio.run(litellm.acompletion(messages=messages, **where(server)))
-    assert len(server.bodies[0]["messages"]) == 6
+    assert server.bodies[0]["messages"] == chat("suauau"), "whole, and without our marks"
     assert "sent_unchanged" in [event.data.get("code") for event in recorder.events]
     logger = hooked(litellm, manager, on_error="raise")
     with pytest.raises(InsufficientBudget):

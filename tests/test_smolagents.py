@@ -119,22 +119,22 @@ def judged(recorder: Any) -> list[Any]:
 
 
 @pytest.mark.spec("S29", "S30")
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("stream", "calls", "folds"), [(False, 60, 3), (True, 30, 1)])
 @pytest.mark.parametrize(("kind", "reply"), [("ToolCallingAgent", calling), ("CodeAgent", coding)])
-def test_sixty_model_calls_fold_and_stay_valid(kind: str, reply: Any, stream: bool) -> None:
+def test_a_long_conversation_folds_and_stays_valid(kind: str, reply: Any, stream: bool, calls: int, folds: int) -> None:
     from compact.adapters.smolagents import CompactModel
 
     manager, summarizer, recorder = managed(window=WINDOW)
-    play = story()
+    play = story(calls)
     model = fake(lambda messages, tools: reply(play.answer("openai-chat", messages, tools)))
     player = agent(kind, play, CompactModel(model, manager, "afternoon"), stream_outputs=stream)
     answers = perform(play, player)
-    judge(play, manager, "afternoon", folds=3, asked=len(summarizer.asks))
+    judge(play, manager, "afternoon", folds=folds, asked=len(summarizer.asks))
     assert answers == [part.steps[-1].text for part in play.rounds]
-    assert len(judged(recorder)) == 60
+    assert len(judged(recorder)) == calls
     assert RULE in json.dumps(play.received[-1].messages)
     kept = [step for step in player.memory.steps if hasattr(step, "observations")]
-    assert len(kept) == 60, "the agent's memory is complete"
+    assert len(kept) == calls, "the agent's memory is complete"
     for step in play.steps:
         for call in step.calls:
             assert any(play.result(call.name, call.arguments).split("\n")[0] in each.observations for each in kept)
@@ -329,6 +329,39 @@ def test_a_result_that_is_too_long_is_shortened_and_its_call_stays() -> None:
     assert len(received[-1].content[0]["text"]) < len(messages[-1].content[0]["text"]) / 2
 
 
+def test_a_picture_outlives_the_long_result_beside_it() -> None:
+    import PIL.Image
+    from smolagents import ActionStep, Timing, ToolCall
+
+    picture = PIL.Image.new("RGB", (4, 4))
+    step = ActionStep(1, Timing(0.0), tool_calls=[ToolCall("look", {}, "call_a")], observations=long(1, 3_000)[0])
+    manager, _, recorder = managed(window=3_000)
+    model, inner = compacted(manager)
+    model.generate([*talk(), *step.to_messages()])
+    step.observations_images = [picture]
+    messages = [*talk(), *step.to_messages()]
+    model.generate(messages)
+    received = inner.received[-1]
+    assert received[-2] is messages[-2]
+    assert received[-2].content[0]["image"] is picture
+    assert len(received[-1].content[0]["text"]) < len(messages[-1].content[0]["text"]) / 2
+    without, with_it = (seen.data["t_est"] for seen in judged(recorder))
+    assert with_it > without + 50, "a picture weighs something"
+
+
+@pytest.mark.parametrize(
+    "text", ["[{'id': 'a', 'function': {'name': 'f', 'arguments': {'a': {1}}}}]", "5", "['f']", ""]
+)
+def test_calls_of_any_text_can_be_read(text: str) -> None:
+    manager, _, recorder = managed(window=2_000)
+    model, inner = compacted(manager)
+    messages = talk(*long(20))
+    messages[2].content[0]["text"] = f"Calling tools:\n{text}"
+    model.generate(messages)
+    assert len(inner.received[0]) < len(messages)
+    assert "sent_unchanged" not in [event.data.get("code") for event in recorder.events]
+
+
 def test_nothing_due_is_the_very_list() -> None:
     manager, _, _ = managed()
     model, inner = compacted(manager)
@@ -364,7 +397,7 @@ def test_a_list_that_cannot_be_compacted_goes_out_or_raises() -> None:
 def test_the_model_is_all_that_it_was() -> None:
     from copy import copy
 
-    from smolagents import Model
+    from smolagents import Model, ToolCallingAgent
 
     manager, _, _ = managed()
     model, inner = compacted(manager, fake(lambda messages, tools: said("ok"), temperature=0.5))
@@ -373,3 +406,5 @@ def test_the_model_is_all_that_it_was() -> None:
     assert hasattr(model, "generate_stream")
     assert not hasattr(compacted(manager, Model())[0], "generate_stream")
     assert copy(model).model_id == "gpt-4o"
+    assert isinstance(model, Model)
+    assert ToolCallingAgent([], model).to_dict()["model"]["class"] == "Fake", "a saved agent names what can be loaded"

@@ -420,9 +420,11 @@ class CompactManager(Keeper):
         async with self._rooms.aturn(session_id) as room:
             await asyncio.to_thread(self._journal.save_transcript, room, messages)
 
-    def _warn(self, session_id: str, code: str, message: str) -> None:
-        """Say in a session what an adapter has to say of it."""
-        self._journal.emit(self._rooms.look(session_id), warning(code, "high", message))
+    def _sent_unchanged(self, session_id: str, why: str) -> None:
+        """An adapter sent a list as it is: say so, and do not compare what the provider counts with an older one."""
+        room = self._rooms.look(session_id)
+        room.session.sent = 0
+        self._journal.emit(room, warning("sent_unchanged", "high", f"a list was sent as it is, {why}"))
 
     def _acknowledge(self, room: Room) -> None:
         if not self._said_unredacted:

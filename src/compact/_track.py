@@ -226,7 +226,8 @@ class Track:
 
     def recall(self) -> None:
         """Find the newest fold this list begins with, by content, and where its messages stood in the session."""
-        self.searched = True
+        # A list that is too short for a fold may grow until it has what folded.
+        self.searched = all(record.reach <= len(self.entries) for record in self._memory.records)
         self._place()
         for record in reversed(self._memory.records):
             kept = _kept(record.slots)

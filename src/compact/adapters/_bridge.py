@@ -17,7 +17,6 @@ A framework says how with two functions:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from typing import Any
 
 __all__ = ["Bridge", "Read", "Wire", "Write"]
@@ -62,28 +61,26 @@ class Bridge:
         """What the framework sends: kept messages as they were, and new ones where the manager wrote."""
         untouched = {id(wire) for wire in given}
         messages: list[Any] = []
-        for host, run in groupby(outgoing, key=_Origin):
-            wires = list(run)
-            if host.message is None:
-                messages += (self._write([wire], None) for wire in wires)
-            elif all(id(wire) in untouched for wire in wires) and len(wires) == host.parts:
-                messages.append(host.message)
+        for wires in _runs(outgoing):
+            first = wires[0]
+            if not isinstance(first, Wire):
+                messages.append(self._write(wires, None))
+            elif len(wires) == first.parts and all(id(wire) in untouched for wire in wires):
+                messages.append(first.host)
             else:
-                messages.append(self._write(wires, host.message))
+                messages.append(self._write(wires, first.host))
         return messages
 
 
-class _Origin:
-    """The framework's message behind a wire; equal when it is the very same object."""
-
-    __slots__ = ("message", "parts")
-
-    def __init__(self, wire: dict[str, Any]) -> None:
-        known = isinstance(wire, Wire)
-        self.message = wire.host if known else None  # type: ignore[attr-defined]
-        self.parts = wire.parts if known else 1  # type: ignore[attr-defined]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Origin) and self.message is other.message
-
-    __hash__ = None  # type: ignore[assignment]
+def _runs(outgoing: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Wires in a row that came from one message; a host may have the same object in its list twice."""
+    runs: list[list[dict[str, Any]]] = []
+    last: Wire | None = None
+    for wire in outgoing:
+        own = wire if isinstance(wire, Wire) else None
+        if own is not None and last is not None and own.host is last.host and own.part > last.part:
+            runs[-1].append(wire)
+        else:
+            runs.append([wire])
+        last = own
+    return runs

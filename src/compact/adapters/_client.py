@@ -1,4 +1,4 @@
-"""What the clients of OpenAI and Anthropic share: one generator builds both.
+"""What the clients of OpenAI and Anthropic share: everything but their endpoints.
 
 Owns: `Api` and `wrap`. Must never: import a client, or change the one it is given.
 
@@ -15,10 +15,11 @@ import inspect
 import re
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from .._messages import as_mapping
 from ..errors import CompactError, ConfigError, TokenLimitExceeded
@@ -50,10 +51,18 @@ class Api:
     held: tuple[str, ...] = ()
     """Fields that say that the server holds the conversation: the request has only what is new."""
 
-    def listed(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body with what we read of it as lists, since an iterator can be read only once."""
+    def body(self, options: Any) -> dict[str, Any] | None:
+        """What is sent, `extra_body` included, when all of a conversation is in it.
+
+        Its lists are lists: an iterator can be read only once, so it is left alone until we are sure.
+        """
+        if not isinstance(options.json_data, Mapping):
+            return None
+        body = {**options.json_data, **(options.extra_json or {})}
+        if any(body.get(name) for name in self.held) or not _is_listed(body.get(self.messages)):
+            return None
         lists = {self.messages, "tools", self.system[0] if self.system else ""}
-        return {key: _listed(value) if key in lists else value for key, value in body.items()}
+        return {key: list(value) if key in lists and _is_listed(value) else value for key, value in body.items()}
 
 
 def wrap(
@@ -69,6 +78,7 @@ def wrap(
     if package not in {kind.__module__.partition(".")[0] for kind in type(client).__mro__}:
         raise ConfigError(f"compacting takes a client of the package {package}, not a {type(client).__name__}")
     own = f"{package}-{uuid.uuid4().hex[:12]}"
+    newest: MutableMapping[str, _Call] = WeakValueDictionary()
 
     def opened(options: Any) -> tuple[Any, _Call | None]:
         """The options without our header, and the conversation in them, if there is one and all of it is there."""
@@ -77,15 +87,14 @@ def wrap(
         if said:
             kept = {key: value for key, value in headers.items() if key.lower() != SESSION_HEADER}
             options = options.model_copy(update={"headers": kept})
-        api, body = apis.get(options.url.partition("?")[0]), options.json_data
-        if api is None or not isinstance(body, Mapping):
-            return options, None
-        body, extra = api.listed(body), options.extra_json or {}
-        if any(body.get(name) or extra.get(name) for name in api.held) or not isinstance(body.get(api.messages), list):
+        api = apis.get(options.url.partition("?")[0])
+        body = api.body(options) if api else None
+        if api is None or body is None:
             return options, None
         text, named = (None, session_id) if callable(session_id) else (session_id, None)
         session = said[0] if said else named(body) if named else None
-        return options, _Call(gate, api, options, body, session or gate.apart(text or own, body[api.messages]))
+        session = session or gate.apart(text or own, body[api.messages])
+        return options, _Call(gate, api, options, body, session, newest)
 
     def equip(made: Any) -> Any:
         request, copy = made.request, made.copy
@@ -94,7 +103,8 @@ def wrap(
             options, call = opened(options)
             if call is None:
                 return request(cast_to, options, **how)
-            sent = gate.send(call.session, call.messages, **call.asked)
+            with call.weighing():
+                sent = gate.send(call.session, call.messages, **call.asked, reserve_output=call.reserve)
             try:
                 return request(cast_to, call.carrying(sent), **how)
             except refused as error:
@@ -107,7 +117,8 @@ def wrap(
             options, call = opened(options)
             if call is None:
                 return await request(cast_to, options, **how)
-            sent = await gate.asend(call.session, call.messages, **call.asked)
+            with call.weighing():
+                sent = await gate.asend(call.session, call.messages, **call.asked, reserve_output=call.reserve)
             try:
                 return await request(cast_to, call.carrying(sent), **how)
             except refused as error:
@@ -135,6 +146,8 @@ class _Call:
     options: Any
     body: Mapping[str, Any]
     session: str
+    newest: MutableMapping[str, _Call]
+    """Whose list each session weighed last: see `weighing`."""
 
     @property
     def messages(self) -> Any:
@@ -144,15 +157,14 @@ class _Call:
     def asked(self) -> dict[str, Any]:
         """What the gate wants to know besides.
 
-        Instructions beside the messages are weighed as one more tool: as a message they would be archived with the
-        conversation, and a prompt with a clock in it would make every list another one. The tool also tells whose
-        format a list of plain words is in.
+        Instructions beside the messages are weighed as one more tool: as a message they would be in what the archive
+        gives back, where the provider refuses them. The tool also tells whose format a list of plain words is in.
         """
         tools = list(self.body.get("tools") or ())
         if self.api.system is not None:
             field, shape = self.api.system
             tools.append({**shape, "description": _said(self.body.get(field))})
-        return {"tools": tools, "model": self.body.get("model"), "reserve_output": self.reserve}
+        return {"tools": tools, "model": self.body.get("model")}
 
     @property
     def reserve(self) -> int | None:
@@ -160,22 +172,36 @@ class _Call:
         asked = (self.body.get(name) for name in self.api.reserve)
         return next((tokens for tokens in asked if isinstance(tokens, int)), None)
 
+    @contextmanager
+    def weighing(self) -> Iterator[None]:
+        """While a session weighs this list.
+
+        What a provider counts is compared with the list that was weighed last. Calls of one session may overlap, and
+        the count of one says nothing of the list of another: when it is not sure whose list was last, nobody's count
+        is heard.
+        """
+        self.newest[self.session] = self
+        yield
+        if self.newest.get(self.session) is not self:
+            self.newest.pop(self.session, None)
+
     def carrying(self, messages: Any) -> Any:
         """The options of a request with these messages."""
         body = {**self.body, self.api.messages: messages}
+        extra = {key: value for key, value in (self.options.extra_json or {}).items() if not _is_listed(value)}
         # A function, since some clients copy options deeply, and a method would take the manager along.
-        return self.options.model_copy(update={"json_data": body, "post_parser": lambda answer: self._answered(answer)})
+        changes = {"json_data": body, "extra_json": extra or None, "post_parser": lambda got: self._answered(got)}
+        return self.options.model_copy(update=changes)
 
     def smaller(self, error: Any) -> Any:
         """What to send once more when the provider says that the request is too long; None when that is no way out."""
-        too_long = isinstance(failure_of(error.status_code, error.body, ""), TokenLimitExceeded)
-        if not too_long:
+        if not isinstance(failure_of(error.status_code, error.body, ""), TokenLimitExceeded):
             return None
         named = _WINDOW.search(str(error))
         # The provider may count more than we do.
         limit = int(named[1].replace(",", "")) * 3 // 4 - (self.reserve or 0) if named else 0
-        asked = {key: self.asked[key] for key in ("tools", "model")}
-        return self.gate.smaller(self.session, self.messages, limit if limit > 0 else None, **asked)
+        with self.weighing():
+            return self.gate.smaller(self.session, self.messages, limit if limit > 0 else None, **self.asked)
 
     def _answered(self, answer: Any) -> Any:
         """Listen to an answer as the client parses it, or to its stream as it is read."""
@@ -190,8 +216,10 @@ class _Call:
         return parse(answer) if callable(parse) else answer
 
     def _heard(self, answer: Any) -> Any:
-        with suppress(CompactError):  # an answer is the caller's, whatever becomes of our books
-            self.gate.observe(self.session, self.api.usage(answer))
+        # A server that edits the list before the model reads it counts another one.
+        if self.newest.get(self.session) is self and not self.body.get("context_management"):
+            with suppress(CompactError):  # an answer is the caller's, whatever becomes of our books
+                self.gate.observe(self.session, self.api.usage(answer))
         return answer
 
     async def _following(self, events: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -206,9 +234,9 @@ def _in_model_span() -> bool:
     return "gen_ai.request.model" in (attributes or ())
 
 
-def _listed(value: Any) -> Any:
-    """An iterable as a list that can be read twice; anything else, text too, as it is."""
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes, list)) else value
+def _is_listed(value: Any) -> bool:
+    """Whether a field holds a list, or what becomes one when it is sent."""
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
 
 
 def _said(system: Any) -> str:

@@ -59,7 +59,7 @@ class Gate:
             asked = self._asked(model, reserve_output)
             return self._home(messages, wires, self.manager.preflight(session_id, wires, tools=tools, **asked))
         except Exception as error:
-            return self._failed(session_id, messages, error)
+            return self.failed(session_id, messages, error)
 
     async def asend(
         self,
@@ -76,7 +76,7 @@ class Gate:
             asked = self._asked(model, reserve_output)
             return self._home(messages, wires, await self.manager.apreflight(session_id, wires, tools=tools, **asked))
         except Exception as error:
-            return self._failed(session_id, messages, error)
+            return self.failed(session_id, messages, error)
 
     def smaller(
         self,
@@ -93,7 +93,7 @@ class Gate:
             left = self.manager.recover(session_id, wires, limit, tools=tools, model=model)
         except CompactError:
             return None
-        return self._home(messages, wires, left)
+        return None if left is wires else self._home(messages, wires, left)
 
     def observe(self, session_id: str, usage: Any) -> None:
         """Tell the manager what the provider counted, when it said anything."""
@@ -133,7 +133,7 @@ class Gate:
         """
         config = self.manager.config
         window = config.max_context_tokens or window_of(model or config.model)
-        reserve = min(reserve_output, window // 2) if reserve_output is not None else None
+        reserve = min(reserve_output, window // 2) if isinstance(reserve_output, int) else None
         return {"model": model or None, "max_context_tokens": config.max_context_tokens, "reserve_output": reserve}
 
     def _home(self, messages: Sequence[Any], wires: Sequence[Any], outgoing: Any) -> Any:
@@ -141,19 +141,23 @@ class Gate:
             return messages if outgoing is wires else self._bridge.homeward(outgoing, wires)
         return _bare(outgoing)
 
-    def _failed(self, session_id: str, messages: Sequence[Any], error: Exception) -> Any:
+    def failed(self, session_id: str, messages: Sequence[Any], error: Exception) -> Any:
+        """What to send although it could not be compacted, by policy."""
         if self._on_error == "raise" or isinstance(error, (ConfigError, ManagerClosed)):
             raise error
         # Only our own errors are known to carry no content.
         said = f"{type(error).__name__}: {error}" if isinstance(error, CompactError) else type(error).__name__
-        self.manager._warn(session_id, "sent_unchanged", f"a list was sent as it is, because of {said}")
+        self.manager._sent_unchanged(session_id, f"because of {said}")
         return messages if self._bridge else _bare(messages)
 
     def _beginning(self, messages: Sequence[Any]) -> str:
         """A short name of what a conversation begins with, instructions aside."""
         each = self._bridge.outward if self._bridge else lambda one: map(as_mapping, one)
         wires = (wire for message in messages for wire in each([message]))
-        first = next((wire for wire in wires if wire.get("role") not in ("system", "developer")), {})
+        try:
+            first = next((wire for wire in wires if wire.get("role") not in ("system", "developer")), {})
+        except Exception:  # a host's object may raise anything; sending it will say so, by policy
+            return "unread"
         return content_digest(first).hex()[:8]
 
 

@@ -9,6 +9,7 @@ Owns: `compacting`. Must never: change the client it is given, or fold what the 
   Wrap first and instrument afterwards: what was patched onto a client is not on its copy.
 - `meta={"protected": True}` on a message pins it; `meta` is not sent. `cache_control` stays on what is kept.
 - `system` counts and stays; requests in a `thread` that the server holds go out as they are.
+  So do those of `beta.messages.tool_runner`, unless it is told `thread=False`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def compacting(
     """A client like this one that keeps every conversation inside its model's window.
 
     `session_id` is a name, or a function of a request's body; `extra_headers={SESSION_HEADER: "…"}` names the session
-    of one call. Under one name, a list that begins with something else is another conversation. With `recover`, a
-    request that the provider calls too long is sent once more, smaller.
+    of one call: a server of many people names each conversation, since lists that begin alike are one under one name.
+    With `recover`, a request that the provider calls too long is sent once more, smaller.
     """
     gate = Gate(manager, on_error)
     return cast(Client, wrap(client, gate, session_id, _APIS, "anthropic", anthropic.APIStatusError, recover))

@@ -1,6 +1,6 @@
 """Inside LangChain and LangGraph agents: `create_agent(model, tools, middleware=[CompactMiddleware(manager)])`.
 
-Owns: `CompactMiddleware`, and how LangChain's messages cross the border. Must never: change a message of the agent's.
+Owns: `CompactMiddleware`. Must never: change a message of the agent's.
 
 By default the agent's state keeps every message, and only what is sent is compacted. With `persistent=True` the state
 is compacted too, right after the call that needed it; the archive has what left.
@@ -9,8 +9,8 @@ To pin a message: `HumanMessage("…", additional_kwargs={"protected": True})`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from .._manager import CompactManager
@@ -20,19 +20,25 @@ from ._gate import Gate, OnError
 
 with requires("langchain>=1.2", "langchain"):
     from langchain.agents.middleware import AgentMiddleware
-    from langchain_core.messages import RemoveMessage, convert_to_messages
+    from langchain_core.messages import RemoveMessage
     from langchain_core.runnables import ensure_config
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+    from ._langchain_messages import read, write
+
 __all__ = ["CompactMiddleware"]
+
+_UNDER_WAY = 1_000
+"""Calls whose lists wait to be kept; one that breaks off never fetches its own."""
 
 
 class CompactMiddleware(AgentMiddleware):
     """Keeps an agent's requests inside the window.
 
     `session_id` is a text, or what makes one of LangGraph's `Runtime`. Without it a session is named by the thread, or
-    by the conversation's first message. An agent that runs inside a tool or a graph gets a session beside that one.
+    by the id of the conversation's first message; a history that is passed in without ids and without a thread is
+    another conversation each time. An agent that runs inside a tool or a graph gets a session beside that one.
     """
 
     def __new__(cls, *_: Any, persistent: bool = False, **__: Any) -> CompactMiddleware:
@@ -49,10 +55,8 @@ class CompactMiddleware(AgentMiddleware):
         on_error: OnError = "unchanged",
     ) -> None:
         super().__init__()
-        self._gate = Gate(manager, on_error, Bridge(_read, _write))
+        self._gate = Gate(manager, on_error, Bridge(read, write))
         self._session_id = session_id
-        self._kept: dict[str, tuple[set[str], list[Any]]] = {}
-        """What is to be kept of the calls under way: the ids of the messages that were given, and what was sent."""
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Compact what this call sends."""
@@ -86,20 +90,34 @@ class _Keeping(CompactMiddleware):
     tools, and an update out of the call itself would change the shape of what the agent streams.
     """
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._kept: dict[str, tuple[set[str], list[Any]]] = {}
+        """By session, what is to be kept: the ids of the messages that were given, and what was sent."""
+        self._mutex = threading.Lock()
+
     def _done(self, session: str, request: Any, call: Any, response: Any) -> Any:
-        self._kept.pop(session, None)
-        # What other middleware changed for this one call is not the agent's history.
-        if call.messages != request.messages == request.state["messages"]:
-            for new in (message for message in call.messages if message.id is None):
-                new.additional_kwargs["compact_first_id"] = _first_id(request.messages)
-            self._kept[session] = {message.id for message in request.messages}, call.messages
+        with self._mutex:
+            self._kept.pop(session, None)
+            # What other middleware changed for this one call is not the agent's history.
+            if call.messages != request.messages == request.state["messages"]:
+                for new in (message for message in call.messages if message.id is None):
+                    new.additional_kwargs["compact_first_id"] = _first_id(request.messages)
+                self._kept[session] = {message.id for message in request.messages}, call.messages
+                if len(self._kept) > _UNDER_WAY:
+                    del self._kept[next(iter(self._kept))]
         return super()._done(session, request, call, response)
 
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Put what was sent in the place of what it stands for."""
-        gone, kept = self._kept.pop(self._session(runtime, state["messages"]), (set(), []))
-        new = [message for message in state["messages"] if message.id not in gone]
-        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *kept, *new]} if kept else None
+        messages = state["messages"]
+        with self._mutex:
+            gone, kept = self._kept.pop(self._session(runtime, messages), (set(), []))
+        # Runs at the same time may have been given one name: nobody gets the messages of another.
+        if not kept or not gone <= {message.id for message in messages}:
+            return None
+        new = [message for message in messages if message.id not in gone]
+        return {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), *kept, *new]}
 
     async def aafter_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """`after_model` for async agents."""
@@ -128,83 +146,14 @@ def _asked(request: Any) -> dict[str, Any]:
         return next((value for value in said if isinstance(value, kind)), None)
 
     return {
-        "tools": [tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools],
+        "tools": [_schema(tool) for tool in request.tools],
         "model": setting(str, "model", "model_name", "model_id"),
         "reserve_output": setting(int, "max_tokens", "max_completion_tokens", "max_output_tokens"),
     }
 
 
-_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
-_CALLS = {"tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call", "input_json_delta"}
-_THOUGHTS = {"thinking", "redacted_thinking", "reasoning"}
-_CHAT = {"text", "image_url", "input_audio"}
-_MEDIA = {"image": "image_url", "audio": "input_audio", **dict.fromkeys(("file", "video", "document"), "file")}
-_OURS = {"lc_source": "summarization"}
-"""The mark that LangChain's own summaries have."""
-
-
-def _read(message: Any) -> Iterator[dict[str, Any]]:
-    kind, more = message.type.removesuffix("MessageChunk").lower(), message.additional_kwargs
-    blocks = message.content if isinstance(message.content, list) else []
-    # Of what a model said, calls and thoughts have fields of their own.
-    aside = [block for block in blocks if kind == "ai" and _kind(block) in _CALLS | _THOUGHTS]
-    thoughts = [block.get("thinking") or block.get("reasoning") for block in aside if _kind(block) in _THOUGHTS]
-    calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
-    wire = {
-        "role": more.get("__openai_role__") or getattr(message, "role", None) or _ROLES[kind],
-        "content": [_part(block) for block in blocks if block not in aside] if blocks else message.content,
-        "name": message.name,
-        "tool_call_id": getattr(message, "tool_call_id", None),
-        "tool_calls": [{"id": call["id"], "type": "function", "function": _function(call)} for call in calls],
-        "reasoning_content": "\n".join(filter(None, thoughts)) or more.get("reasoning_content"),
-        **{key: more.get(key) for key in ("refusal", "audio", "function_call")},
-    }
-    meta: dict[str, Any] = {"protected": True} if more.get("protected") is True else {}
-    if not more.items() >= _OURS.items():
-        rest = {**vars(message), **(message.model_extra or {}), "content": blocks if aside else None}
-        told = {"type", *wire} - {"content"}
-        meta["langchain"] = {key: value for key, value in rest.items() if key not in told and not _is_empty(value)}
-    yield {key: value for key, value in {**wire, "meta": meta}.items() if value or key == "content"}
-
-
-def _write(wires: Sequence[dict[str, Any]], message: Any) -> Any:
-    wire, content = wires[0], wires[0].get("content") or ""
-    content = [_block(part) for part in content] if isinstance(content, list) else content
-    if message is not None:
-        return message.model_copy(update={"content": content})
-    rest = wire.get("meta", {}).get("langchain") or {"additional_kwargs": dict(_OURS)}
-    broken = [call["id"] for call in rest.get("invalid_tool_calls", ())]
-    fields = {key: wire[key] for key in ("role", "name", "tool_call_id") if wire.get(key)}
-    if calls := [call for call in wire.get("tool_calls", ()) if call["id"] not in broken]:
-        fields["tool_calls"] = calls
-    return convert_to_messages([{**fields, "content": content}])[0].model_copy(update=rest)
-
-
-def _function(call: Any) -> dict[str, str]:
-    arguments = call["args"]
-    if not isinstance(arguments, str):  # text is what a model wrote wrong
-        arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-    return {"name": call["name"] or "", "arguments": arguments}
-
-
-def _is_empty(value: Any) -> bool:
-    """Whether a field says nothing. An artifact may be anything, also something that has no truth."""
-    return value is None or (isinstance(value, (str, bool, list, dict)) and not value)
-
-
-def _kind(block: Any) -> str:
-    return str(block.get("type")) if isinstance(block, dict) else "text"
-
-
-def _part(block: Any) -> Any:
-    """A content block as chat knows it; what chat does not know stands whole inside of what it is most like."""
-    kind = _kind(block)
-    if kind in _CHAT or (kind == "file" and "file" in block):
-        return block
-    kind = _MEDIA.get(kind, "block")
-    return {"type": kind, kind: block}
-
-
-def _block(part: Any) -> Any:
-    inner = part.get(part.get("type")) if isinstance(part, dict) else None
-    return inner if isinstance(inner, dict) and ("type" in inner or part["type"] == "block") else part
+def _schema(tool: Any) -> Any:
+    try:
+        return tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
+    except Exception:  # the model may still take it, and the meter counts what it can
+        return tool

@@ -5,8 +5,9 @@ Owns: `CompactLogger`. Must never: change a request that is not a chat completio
     litellm.callbacks = [logger := CompactLogger(manager)]        # acompletion, Router.acompletion; or in the proxy
     litellm.completion(**logger.prepare(model=…, messages=…))     # sync calls: LiteLLM lets no hook change those
 
-Conversations: `litellm_session_id`, else `session_id` in the metadata, else `user`; under one name, lists that begin
-with something else are kept apart. Pinning: `"meta": {"protected": True}` on a message, taken off before it is sent.
+Conversations: `litellm_session_id`, else `session_id` in the metadata, else `user`, else whose key the proxy was given;
+under one name, lists that begin with something else are kept apart.
+Pinning: `"meta": {"protected": True}` on a message, taken off before it is sent.
 One request may pass twice: through the proxy's hook, then through the deployment's, which sees fallbacks too. The
 call id says that it is the same one; it is judged again only for another model.
 """
@@ -23,6 +24,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from .._manager import CompactManager
+from .._messages import as_mapping
 from ._extras import requires
 from ._gate import Gate, OnError
 
@@ -42,6 +44,12 @@ class _Sent(NamedTuple):
     session_id: str
     model: str
     messages: Any
+
+
+class _Chat(dict[str, Any]):
+    """The first message says what the list is: LiteLLM's has parts of Anthropic's format, which prove nothing."""
+
+    dialect = "openai-chat"
 
 
 class CompactLogger(CustomLogger):
@@ -87,9 +95,9 @@ class CompactLogger(CustomLogger):
         if sent is not None and not estimated and not kwargs.get("cache_hit"):
             self._gate.observe(sent.session_id, getattr(response_obj, "usage", None))
 
-    async def async_log_success_event(self, **event: Any) -> None:
+    async def async_log_success_event(self, *event: Any, **named: Any) -> None:
         """The same after an async call."""
-        self.log_success_event(**event)
+        self.log_success_event(*event, **named)
 
     async def _asend(self, asked: dict[str, Any] | None, request: dict[str, Any]) -> dict[str, Any] | None:
         if asked is None:
@@ -103,25 +111,24 @@ class CompactLogger(CustomLogger):
             return None
         messages, name = request.get("messages"), self._name(request)
         if messages is None:
-            told = "a list was sent as it is, because it was passed by its position: write acompletion(messages=…)"
-            self._gate.manager._warn(name, "sent_unchanged", told)
+            self._gate.manager._sent_unchanged(name, "because it was passed by its position: write messages=…")
             return None
-        before = self._sent.get(_call_id(request))
-        if before is not None and before.messages != messages:
-            before = None
-        if before is not None and before.model == self._bare(model):
+        sent = self._sent.get(_call_id(request))
+        before = sent if sent is not None and sent.messages == messages else None
+        if before is not None and before.model == _short(model):
             return None
         return {
             "session_id": before.session_id if before else self._gate.apart(name, messages),
-            "messages": messages,
+            "messages": [*map(_Chat, map(as_mapping, messages[:1])), *messages[1:]],
             "tools": request.get("tools") or request.get("functions"),
             "model": model,
             "reserve_output": request.get("max_completion_tokens") or request.get("max_tokens"),
         }
 
     def _going(self, request: dict[str, Any], asked: Mapping[str, Any], messages: Any) -> dict[str, Any]:
+        messages = [request["messages"][0] if isinstance(each, _Chat) else each for each in messages]
         with self._mutex:
-            self._sent[_call_id(request)] = _Sent(asked["session_id"], self._bare(asked["model"]), messages)
+            self._sent[_call_id(request)] = _Sent(asked["session_id"], _short(asked["model"]), messages)
             while len(self._sent) > _UNDER_WAY:
                 self._sent.popitem(last=False)
         return {**request, "messages": messages}
@@ -133,11 +140,8 @@ class CompactLogger(CustomLogger):
         named = [request.get("litellm_session_id"), *(body.get("session_id") for body in bodies)]
         if any(body.get("litellm_session_id_generated") for body in bodies):
             named = []  # the proxy's own invention, another one for each request
-        return str(next(filter(None, [*named, request.get("user")]), "litellm"))
-
-    def _bare(self, model: str | None) -> str:
-        """The model that counts, without its provider."""
-        return (model or self._gate.manager.config.model).rpartition("/")[2]
+        named += [request.get("user"), *(body.get("user_api_key_user_id") for body in bodies)]
+        return str(next(filter(None, named), "litellm"))
 
 
 @contextmanager
@@ -154,14 +158,19 @@ def _call_id(request: Mapping[str, Any]) -> str:
     return str(getattr(request.get("litellm_logging_obj"), "litellm_call_id", None) or request.get("litellm_call_id"))
 
 
+def _short(model: str | None) -> str:
+    """A model's name without its provider."""
+    return (model or "").rpartition("/")[2]
+
+
 def _model(request: Mapping[str, Any]) -> str | None:
     """The model's own name, which a deployment may have behind another."""
     base = (request.get("model_info") or {}).get("base_model")
     return base or request.get("model") or getattr(request.get("litellm_logging_obj"), "model", None)
 
 
-def _deployed(group: Any) -> str | None:
-    """The model behind the name that a client of the proxy asks for; None when it is not known."""
+def _deployed(group: str | None) -> str | None:
+    """The model behind the name that a client of the proxy asks for."""
     router = getattr(sys.modules.get("litellm.proxy.proxy_server"), "llm_router", None)
     found = router.get_model_list(model_name=group) if router is not None else None
-    return _model({**found[0]["litellm_params"], "model_info": found[0].get("model_info")}) if found else None
+    return _model({**found[0]["litellm_params"], "model_info": found[0].get("model_info")}) if found else group

@@ -8,19 +8,17 @@ Owns: `CompactMemory` and `compacting`. Must never: lose a message of the chat s
 
 An agent keeps the steps of a run outside of its memory until the run ends, so no memory can keep a long run inside
 the window. But all that a model is sent passes one of its four `chat` methods, and there it is compacted. A memory with
-such a model hands out everything; without one, as in a chat engine, it hands out the compacted view itself.
+such a model hands out everything; without one it hands out the compacted view itself. That is enough for a chat engine,
+but what the engine puts before it, such as instructions and what was found, is counted only with such a model.
 
 A message is pinned by `additional_kwargs={"protected": True}`; the mark is taken off what is sent.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from io import IOBase
 from itertools import takewhile
 from typing import Any
 
@@ -31,13 +29,17 @@ from ._extras import requires
 from ._gate import Gate, OnError
 
 with requires("llama-index-core>=0.14.16", "llama-index"):
-    from llama_index.core.base.llms.types import ChatMessage, MessageRole
-    from llama_index.core.bridge.pydantic import BaseModel, PrivateAttr
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.bridge.pydantic import PrivateAttr
     from llama_index.core.instrumentation.dispatcher import active_instrument_tags
     from llama_index.core.memory.types import BaseChatStoreMemory
     from llama_index.core.storage.chat_store.loading import load_chat_store
 
+    from ._llama_index_messages import outgoing, read, usage_of, write
+
 __all__ = ["CompactMemory", "SessionId", "compacting"]
+
+_BRIDGE = Bridge(read, write)
 
 SessionId = str | Callable[[Sequence[Any]], str] | None
 """The session of a model's calls: a name, or a function of the messages. None is the instrument tag `session_id` where
@@ -85,14 +87,14 @@ class CompactMemory(BaseChatStoreMemory):
         messages = list(self.get_all())
         if self._hands_out(messages):
             return messages
-        return _outgoing(messages, self.gate.send(self.chat_store_key, messages))
+        return outgoing(messages, self.gate.send(self.chat_store_key, messages))
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[Any]:
         """`get` for async hosts."""
         messages = list(await self.aget_all())
         if self._hands_out(messages):
             return messages
-        return _outgoing(messages, await self.gate.asend(self.chat_store_key, messages))
+        return outgoing(messages, await self.gate.asend(self.chat_store_key, messages))
 
     @property
     def gate(self) -> Gate:
@@ -122,190 +124,103 @@ def compacting(
         gate, session_id, manager.whole = manager.gate, manager.chat_store_key, True
     else:
         gate = Gate(manager, on_error, _BRIDGE)
+    base: Any = type(llm)
     own = f"llama-index-{uuid.uuid4().hex[:12]}"
 
-    def opened(messages: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str, list[Any], dict[str, Any]]:
-        """The instructions, the session, the conversation behind the instructions, and what tells of its size."""
-        head = list(takewhile(lambda message: message.role in ("system", "developer"), messages))
-        rest = list(messages[len(head) :])
+    def asked(self: Any, messages: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
         named = session_id(messages) if callable(session_id) else session_id
-        name = gate.apart(named or active_instrument_tags.get().get("session_id") or own, rest)
-        return head, name, rest, _asked(llm, head, kwargs)
+        name = gate.apart(named or active_instrument_tags.get().get("session_id") or own, messages)
+        return _Call(gate, name, _as(base, self), messages, kwargs)
 
     def chat(self: Any, messages: Sequence[Any], **kwargs: Any) -> Any:
-        head, name, rest, asked = opened(messages, kwargs)
-        response = llm.chat(_outgoing(rest, gate.send(name, rest, **asked), head), **kwargs)
-        gate.observe(name, _usage(response))
+        call = asked(self, messages, kwargs)
+        response = call.llm.chat(call.send(), **kwargs)
+        call.observe(usage_of(response))
         return response
 
     async def achat(self: Any, messages: Sequence[Any], **kwargs: Any) -> Any:
-        head, name, rest, asked = opened(messages, kwargs)
-        response = await llm.achat(_outgoing(rest, await gate.asend(name, rest, **asked), head), **kwargs)
-        gate.observe(name, _usage(response))
+        call = asked(self, messages, kwargs)
+        response = await call.llm.achat(await call.asend(), **kwargs)
+        call.observe(usage_of(response))
         return response
 
     def stream_chat(self: Any, messages: Sequence[Any], **kwargs: Any) -> Any:
-        head, name, rest, asked = opened(messages, kwargs)
-        stream = llm.stream_chat(_outgoing(rest, gate.send(name, rest, **asked), head), **kwargs)
+        call = asked(self, messages, kwargs)
+        stream = call.llm.stream_chat(call.send(), **kwargs)
 
         def following() -> Iterator[Any]:
             usage = None
             for response in stream:
-                usage = _usage(response) or usage
+                usage = usage_of(response) or usage
                 yield response
-            gate.observe(name, usage)
+            call.observe(usage)
 
         return following()
 
     async def astream_chat(self: Any, messages: Sequence[Any], **kwargs: Any) -> Any:
-        head, name, rest, asked = opened(messages, kwargs)
-        stream = await llm.astream_chat(_outgoing(rest, await gate.asend(name, rest, **asked), head), **kwargs)
+        call = asked(self, messages, kwargs)
+        stream = await call.llm.astream_chat(await call.asend(), **kwargs)
 
         async def following() -> AsyncIterator[Any]:
             usage = None
             async for response in stream:
-                usage = _usage(response) or usage
+                usage = usage_of(response) or usage
                 yield response
-            gate.observe(name, usage)
+            call.observe(usage)
 
         return following()
 
-    base: Any = type(llm)
     kind = type(base)(base.__name__, (base,), {"__module__": base.__module__, "__doc__": base.__doc__})
     for method in (chat, achat, stream_chat, astream_chat):
         setattr(kind, method.__name__, method)  # not in the body of the class, where each would get a span of its own
+    return _as(kind, llm)
+
+
+def _as(kind: Any, llm: Any) -> Any:
+    """A model in another class, with the same state: what is set on one is set on the other."""
     made = object.__new__(kind)
     for part in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
-        object.__setattr__(made, part, getattr(llm, part))  # shared: what is set on one is set on the other
+        object.__setattr__(made, part, getattr(llm, part))
     return made
 
 
-def _asked(llm: Any, head: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """What the gate wants to know: the tools, the model, and how much it may answer.
+class _Call:
+    """One call of a model.
 
-    Instructions are weighed as one more tool. As messages they would be part of what a fold is known by: an engine
-    that writes what it found into them would pay at every call, and agents that hand over to one another would, too.
+    The instructions stand as one message at the head of the list, also when there are none: agents that hand over to
+    one another may have some or not, and a fold is known by the places of messages, too.
     """
-    said = "\n".join(message.content or "" for message in head)
-    given = kwargs.get("tools") or []
-    tools = [
-        tool.metadata.to_openai_tool() if hasattr(tool, "metadata") else tool
-        for tool in (given if isinstance(given, (list, tuple)) else [given])
-    ]
-    model = None
-    with suppress(Exception):  # some integrations refuse to describe a model that they do not know
-        model = llm.metadata.model_name
-    limits = (kwargs.get("max_tokens"), kwargs.get("max_completion_tokens"), getattr(llm, "max_tokens", None))
-    return {
-        "tools": [*tools, {"type": "function", "name": "instructions", "description": said}] if said else tools,
-        "model": None if model == "unknown" else model,
-        "reserve_output": next((limit for limit in limits if type(limit) is int and limit > 0), None),
-    }
 
+    def __init__(self, gate: Gate, name: str, llm: Any, messages: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._gate, self._name, self.llm = gate, name, llm
+        self._head = list(takewhile(lambda message: message.role in ("system", "developer"), messages))
+        self._rest = list(messages[len(self._head) :])
+        self._lead = ChatMessage(role="system", content="\n".join(message.content or "" for message in self._head))
+        model = None
+        with suppress(Exception):  # some integrations refuse to describe a model that they do not know
+            model = llm.metadata.model_name
+        tools = kwargs.get("tools") or []
+        limits = (kwargs.get("max_tokens"), kwargs.get("max_completion_tokens"), getattr(llm, "max_tokens", None))
+        self._size: dict[str, Any] = {
+            "tools": [
+                tool.metadata.to_openai_tool() if hasattr(tool, "metadata") else tool
+                for tool in (tools if isinstance(tools, (list, tuple)) else [tools])
+            ],
+            "model": None if model == "unknown" else model,
+            "reserve_output": next((limit for limit in limits if type(limit) is int and limit > 0), None),
+        }
 
-def _usage(response: Any) -> Any:
-    """What the provider counted, where the integration tells: in the raw response, or beside it."""
-    raw, beside = response.raw, response.additional_kwargs
-    usage = raw.get("usage") if isinstance(raw, Mapping) else getattr(raw, "usage", None)
-    return usage or (beside if beside.get("prompt_tokens") else None)
+    def send(self) -> list[Any]:
+        """What the model is sent."""
+        return self._outgoing(self._gate.send(self._name, [self._lead, *self._rest], **self._size))
 
+    async def asend(self) -> list[Any]:
+        """`send` for async hosts."""
+        return self._outgoing(await self._gate.asend(self._name, [self._lead, *self._rest], **self._size))
 
-def _outgoing(given: Sequence[Any], sent: Sequence[Any], head: Sequence[Any] = ()) -> list[Any]:
-    """What is sent, without our mark: integrations send whatever is in `additional_kwargs`, and providers refuse it.
+    def observe(self, usage: Any) -> None:
+        """What the provider counted."""
+        self._gate.observe(self._name, usage)
 
-    A summary of ours that comes first is in the user's role: some providers take no list that begins otherwise.
-    """
-    messages = [*head, *sent]
-    if sent and sent[0] is not given[0] and sent[0].role == "assistant":
-        messages[len(head)] = sent[0].model_copy(update={"role": MessageRole.USER})
-    return [
-        message.model_copy(update={"additional_kwargs": {k: v for k, v in extra.items() if k != "protected"}})
-        if (extra := message.additional_kwargs).get("protected") is True
-        else message
-        for message in messages
-    ]
-
-
-_ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool"}
-_PARTS = {"image": "image_url", "audio": "input_audio", "video": "file", "document": "file"}
-_PARTS |= dict.fromkeys(("text", "cache", "thinking", "tool_call"), "text")
-
-
-def _read(message: Any) -> list[dict[str, Any]]:
-    """One chat message. Several blocks are parts with all their fields, in their order; calls and thoughts among them
-    say nothing there, since they have fields of their own.
-    """
-    blocks, extra = message.blocks, dict(message.additional_kwargs)
-    kinds = [block.block_type for block in blocks]
-    role = _ROLES.get(message.role.value, message.role.value)
-    wire: dict[str, Any] = {"role": role, "content": blocks[0].text if kinds == ["text"] else None}
-    if blocks and kinds != ["text"]:
-        dumps = [_plain(block) for block in blocks]
-        wire["content"] = [
-            {"type": _PARTS.get(each["block_type"], each["block_type"]), "text": "", **each} for each in dumps
-        ]
-    called = [block for block in blocks if block.block_type == "tool_call"] or extra.get("tool_calls")
-    if called:
-        wire["tool_calls"] = [_call(_plain(call)) for call in called]
-    if "thinking" in kinds:
-        wire["reasoning_content"] = "\n".join(block.content or "" for block in blocks if block.block_type == "thinking")
-    usual, meta = {}, {}
-    if role == "tool":
-        usual["tool_call_id"] = wire["tool_call_id"] = str(extra.get("tool_call_id") or extra.get("name") or "")
-    extra.pop("images", None)  # they are among the blocks
-    if extra.get("protected") is True:
-        meta["protected"] = extra.pop("protected")
-    if extra != usual:
-        meta["additional_kwargs"] = _plain(extra)
-    if role != message.role.value:
-        meta["role"] = message.role.value
-    if meta:
-        wire["meta"] = meta
-    return [wire]
-
-
-def _write(wires: Sequence[dict[str, Any]], message: Any) -> Any:
-    wire, content = wires[0], wires[0].get("content")
-    parts = [{"text": content}] if isinstance(content, str) else content or []
-    blocks = [{"block_type": "text", **part} for part in parts]
-    if message is not None:
-        return message.model_copy(update={"blocks": ChatMessage(blocks=blocks).blocks})
-    meta = wire.get("meta") or {}
-    usual = {"tool_call_id": wire["tool_call_id"]} if wire["role"] == "tool" else {}
-    extra = meta.get("additional_kwargs", usual) | ({"protected": True} if meta.get("protected") else {})
-    return ChatMessage(role=meta.get("role") or wire["role"], blocks=blocks, additional_kwargs=extra)
-
-
-_BRIDGE = Bridge(_read, _write)
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool call, in whichever shape an integration has it: a block's, or that of its provider."""
-    body = call.get("function") or call
-    name = str(body.get("name") or body.get("tool_name") or "")
-    ids = (call.get(key) for key in ("call_id", "tool_call_id", "tool_id", "toolUseId", "id"))
-    given: Any = next((body[key] for key in ("arguments", "tool_kwargs", "input", "args") if key in body), {})
-    arguments = given if isinstance(given, str) else json.dumps(given)
-    return {
-        "id": str(next(filter(None, ids), name)),
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, BaseModel):
-        return {key: _plain(field) for key, field in value if field is not None}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(field) for key, field in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, IOBase):
-        value.seek(0)
-        value = value.read()
-    if isinstance(value, bytes):  # media, mostly in base64 already
-        return (value if value.isascii() else base64.b64encode(value)).decode()
-    return str(value)
+    def _outgoing(self, sent: Sequence[Any]) -> list[Any]:
+        return [*self._head, *outgoing(self._rest, [message for message in sent if message is not self._lead])]

@@ -43,8 +43,8 @@ def compacting(
     """A client like this one that keeps every conversation inside its model's window.
 
     `session_id` is a name, or a function of a request's body; `extra_headers={SESSION_HEADER: "…"}` names the session
-    of one call. Under one name, a list that begins with something else is another conversation. With `recover`, a
-    request that the provider calls too long is sent once more, smaller.
+    of one call: a server of many people names each conversation, since lists that begin alike are one under one name.
+    With `recover`, a request that the provider calls too long is sent once more, smaller.
     """
     gate = Gate(manager, on_error)
     return cast(Client, wrap(client, gate, session_id, _APIS, "openai", openai.APIStatusError, recover))

@@ -1,0 +1,127 @@
+"""A session of the OpenAI Agents SDK whose store is compacted between runs.
+
+Owns: `CompactSession`, and telling filters of it (`listen`). Must never: take out of a store what no archive has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+from weakref import WeakSet
+
+from .._drivers_async import to_the_end
+from .._manager import CompactManager
+from .._messages import as_mapping
+from .._turnstile import Turnstile
+from ..errors import ConfigError
+from ._gate import Gate, OnError
+
+__all__ = ["CompactSession", "call_ids", "listen"]
+
+_LISTENERS: WeakSet[Gate] = WeakSet()
+_LISTENERS_CHANGE = Lock()
+
+
+class CompactSession:
+    """Any session of the SDK. When a run begins, what was folded leaves its store; the archive has it.
+
+    With a `CompactFilter` of the same manager and session id, a fold made by one is known to the other. A session that
+    reads only its newest items (`SessionSettings.limit`), or that ends with a tool call without its output, is left
+    alone. Should the process die while the store is rewritten, `manager.restore(session_id)` has what was in it.
+    """
+
+    def __init__(
+        self, session: Any, manager: CompactManager, session_id: str | None = None, on_error: OnError = "unchanged"
+    ) -> None:
+        if manager._archive is None:
+            raise ConfigError(
+                "CompactSession takes items out of a store, and this manager has no archive to keep them: configure a "
+                "storage other than 'none', or use CompactFilter alone, which leaves the store whole"
+            )
+        self.session_id: str = session.session_id
+        self.session_settings = getattr(session, "session_settings", None)
+        self._session, self._manager, self._name = session, manager, session_id or self.session_id
+        self._gate = Gate(manager, on_error)
+        self._turns = _turns(self.session_id)
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """The items, compacted; of a session that is asked for so many, the newest."""
+        async with self._turns.aturn():
+            items: list[Any] = await self._session.get_items(limit)
+        if limit is not None or getattr(self.session_settings, "limit", None) is not None:
+            return items
+        failure: Exception | None
+        try:
+            compacted = items if _a_call_waits(items) else list(await self._manager.apreflight(self._name, items))
+            if compacted == items:
+                return items
+            await self._manager._akeep(self._name, items)
+        except Exception as error:
+            failure = error
+        else:
+            failure = await to_the_end(self._rewrite(items, compacted))
+        if failure is not None:
+            self._gate.failed(self._name, items, failure)
+            return items
+        with _LISTENERS_CHANGE:
+            listeners = [gate for gate in _LISTENERS if gate.manager is self._manager]
+        for gate in listeners:
+            gate.also(self._name, compacted)
+        return compacted
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Add to the session inside."""
+        async with self._turns.aturn():
+            await self._session.add_items(items)
+
+    async def pop_item(self) -> Any:
+        """Take the newest item out of the session inside."""
+        async with self._turns.aturn():
+            return await self._session.pop_item()
+
+    async def clear_session(self) -> None:
+        """Empty the session inside; the archive stays."""
+        async with self._turns.aturn():
+            await self._session.clear_session()
+
+    async def _rewrite(self, items: list[Any], compacted: list[Any]) -> Exception | None:
+        """Put one list in the place of another. What went wrong, if the store is as it was."""
+        async with self._turns.aturn():
+            if await self._session.get_items() != items:
+                return None  # somebody wrote to it meanwhile: the next run tries again
+            try:
+                await self._fill(compacted)
+            except Exception as error:
+                await self._fill(items)
+                return error
+        return None
+
+    async def _fill(self, items: list[Any]) -> None:
+        await self._session.clear_session()
+        await self._session.add_items(items)
+
+
+def listen(gate: Gate) -> None:
+    """Let a filter's gate hear how a conversation begins once its store was compacted."""
+    with _LISTENERS_CHANGE:
+        _LISTENERS.add(gate)
+
+
+def call_ids(items: Sequence[Any], *, outputs: bool = False) -> list[str]:
+    """The ids of the tool calls, or those that their outputs name."""
+    each = (item for item in map(as_mapping, items) if item.get("call_id"))
+    return [item["call_id"] for item in each if str(item.get("type")).endswith("_output") is outputs]
+
+
+def _a_call_waits(items: Sequence[Any]) -> bool:
+    """Whether the list ends among tool calls, one of them without its output: it may want a person's approval."""
+    last = call_ids(items[-1:]) or call_ids(items[-1:], outputs=True)
+    return bool(last) and not set(call_ids(items)) <= set(call_ids(items, outputs=True))
+
+
+@lru_cache(maxsize=1_000)
+def _turns(_session_id: str) -> Turnstile:
+    """One at a time in a store, whichever object speaks to it."""
+    return Turnstile()
