@@ -43,7 +43,7 @@ SHARE = 0.4
 FILES = {"claude-code-entire-cli": 6, "swe-agent": 3, "tau-airline-gpt4o": 5, "tau-retail-gpt41mini": 5}
 """How many conversations of each kind, the longest first."""
 
-LEAST = 4_000
+LEAST = 3_000
 """Tokens of the shortest conversation worth folding."""
 
 
@@ -75,11 +75,13 @@ class Recorded:
         self.window = self.instructions + round(SHARE * _tokens("openai-chat", rest))
 
     def answer(self, dialect: str, received: list[dict[str, Any]]) -> dict[str, Any]:
-        """The model's next answer; a recording that ends with a tool's result ends with a word."""
+        """The model's next answer and its usage, in and out; a recording that ends with a result ends with a word."""
+        counted = _tokens(dialect, received)
         if len(self.received) == len(self.answers):
-            return {"content": "Done."}
+            return {"content": "Done.", "counted": (counted, 2)}
         self.received.append((dialect, received))
-        return self.answers[len(self.received) - 1]
+        said = self.answers[len(self.received) - 1]
+        return {**said, "counted": (counted, _tokens("openai-chat", [said]))}
 
     def result(self, name: str, arguments: Any) -> str:
         """What a tool returns: recorded results of equal calls come one after the other."""

@@ -78,9 +78,10 @@ def langchain(middleware: Callable[[Any], list[Any]]) -> Play:
                     {"id": call["id"], "name": call["function"]["name"], "args": _arguments(call)}
                     for call in said.get("tool_calls") or ()
                 ]
-                return ChatResult(
-                    generations=[ChatGeneration(message=AIMessage(said["content"] or "", tool_calls=calls))]
-                )
+                sizes = said["counted"]
+                usage = {"input_tokens": sizes[0], "output_tokens": sizes[1], "total_tokens": sum(sizes)}
+                message = AIMessage(said["content"] or "", tool_calls=calls, usage_metadata=usage)
+                return ChatResult(generations=[ChatGeneration(message=message)])
 
             def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
                 return self
@@ -173,7 +174,9 @@ def agents_sdk(make_filter: Callable[[Any], Any]) -> Play:
                     )
                     for call in said.get("tool_calls") or ()
                 )
-                return ModelResponse(output=output, usage=Usage(), response_id=None)
+                size_in, size_out = said["counted"]
+                usage = Usage(requests=1, input_tokens=size_in, output_tokens=size_out, total_tokens=size_in + size_out)
+                return ModelResponse(output=output, usage=usage, response_id=None)
 
             def stream_response(self, *_: Any, **__: Any) -> Any:
                 raise NotImplementedError
@@ -188,11 +191,12 @@ def agents_sdk(make_filter: Callable[[Any], Any]) -> Play:
 
         tools = [tool(name) for name in recorded.tools]
         agent = Agent(name="a", instructions=recorded.system or None, model=Recorded(), tools=tools)
-        config = RunConfig(call_model_input_filter=make_filter(recorded), tracing_disabled=True)
-        history: list[Any] = []
+        own = make_filter(recorded)
+        config = RunConfig(call_model_input_filter=own, tracing_disabled=True)
+        history, hooks = [], getattr(own, "hooks", None)
         for wish in recorded.wishes:
             asked = [*history, {"role": "user", "content": wish}]
-            history = (await Runner.run(agent, asked, run_config=config, max_turns=10_000)).to_input_list()
+            history = (await Runner.run(agent, asked, run_config=config, hooks=hooks, max_turns=10_000)).to_input_list()
 
     return play
 
@@ -221,6 +225,7 @@ def pydantic_ai(capabilities: Callable[[Any], list[Any]]) -> Play:
         from pydantic_ai import Agent, Tool
         from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
         from pydantic_ai.models.function import FunctionModel
+        from pydantic_ai.usage import RequestUsage, UsageLimits
 
         async def answer(messages: Any, info: Any) -> ModelResponse:
             said = recorded.answer("openai-chat", _chat_of_pydantic(messages, info))
@@ -229,7 +234,9 @@ def pydantic_ai(capabilities: Callable[[Any], list[Any]]) -> Play:
                 ToolCallPart(call["function"]["name"], _arguments(call), call["id"])
                 for call in said.get("tool_calls") or ()
             )
-            return ModelResponse(parts=parts)
+            size_in, size_out = said["counted"]
+            usage = RequestUsage(input_tokens=size_in, output_tokens=size_out)
+            return ModelResponse(parts=parts, usage=usage)
 
         def tool(name: str) -> Any:
             async def run(**arguments: Any) -> str:
@@ -245,8 +252,6 @@ def pydantic_ai(capabilities: Callable[[Any], list[Any]]) -> Play:
         )
         history: list[Any] = []
         for wish in recorded.wishes:
-            from pydantic_ai.usage import UsageLimits
-
             limits = UsageLimits(request_limit=None)
             history = (await agent.run(wish, message_history=history, usage_limits=limits)).all_messages()
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Generator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=_QUIET, derandomize=True)
@@ -22,7 +23,41 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Data that may stand beside the project; tests that use it run on data of their own when it does not."""
 
+LONG = (
+    "test_process",
+    "test_transcripts",
+    "test_engine",
+    "test_viewer_page",
+    "test_async",
+    "test_stateful",
+    "test_local_model",
+)
+"""The longest modules, longest first: they begin, so that none is left, or torn apart, when all else is done."""
+
 _proved: dict[str, dict[str, str]] = {}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave volume untraced, and let every worker begin with long modules.
+
+    Coverage makes Python three times as slow. Which lines are run is told by the tests of single cases; hundreds of
+    examples of one property, and what is marked `no_cover`, tell nothing more. The share measured can only be too low.
+    """
+    for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("no_cover")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        # `--dist worksteal` deals the list out in stretches of one length, and steals from their ends.
+        queues = [
+            [item for name in LONG[seat::workers] for item in items if item.path.stem == name]
+            for seat in range(workers)
+        ]
+        short = iter([item for item in items if item.path.stem not in LONG])
+        for queue in queues:
+            queue += islice(short, max(0, len(items) // workers - len(queue)))
+        items[:] = [*chain.from_iterable(queues), *short]
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,15 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 OBSERVABILITY = (ROOT / "OBSERVABILITY.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize(("code", "output"), BLOCK.findall(README + OBSERVABILITY))
+BLOCKS = [
+    # A framework takes seconds to import.
+    pytest.param(*block, marks=[pytest.mark.slow] if "compact.adapters" in block[0] else [])
+    for block in BLOCK.findall(README + OBSERVABILITY)
+]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("code", "output"), BLOCKS)
 def test_examples_run(code: str, output: str) -> None:
     """Every Python block of the README and of OBSERVABILITY.md runs as it stands and prints what it says."""
     printed = io.StringIO()
@@ -51,6 +61,21 @@ def test_every_field_is_in_the_readme() -> None:
 def test_every_event_is_in_the_readme() -> None:
     """Each event is named where events are explained."""
     assert [] == [name for name in EVENT_NAMES if f".{name.removeprefix('compact.')}`" not in README]
+
+
+def test_every_adapter_is_in_the_table() -> None:
+    """FRAMEWORKS.md shows for each adapter its extra, its lower bound, three lines of code, and every public name."""
+    text = (ROOT / "FRAMEWORKS.md").read_text("utf-8")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for path in sorted((ROOT / "src" / "compact" / "adapters").glob("[!_]*.py")):
+        source = path.read_text("utf-8")
+        row = next(line for line in text.splitlines() if f"from compact.adapters.{path.stem} import" in line)
+        [(bound, extra)] = re.findall(r'with requires\("([^"]+)", "([^"]+)"\)', source)
+        assert [bound] == extras[extra]
+        assert (1, 2) == (row.count(f"extra `{extra}`"), row.rpartition("|")[0].rpartition("|")[2].count("<br>"))
+        assert f"≥ {bound.partition('>=')[2]}<br>" in row
+        names = ast.literal_eval(re.search(r"^__all__ = (\[.*?\])", source, re.MULTILINE | re.DOTALL).group(1))
+        assert [] == [name for name in names if f"{name}" not in text]
 
 
 def test_every_error_is_in_its_tree() -> None:

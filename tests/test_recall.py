@@ -8,8 +8,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -678,10 +678,15 @@ def test_searches_while_others_forget(tmp_path: Path) -> None:
 # -- with a manager ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def manager() -> Any:
+@contextmanager
+def story_folded(**storage: Any) -> Iterator[CompactManager]:
     """A manager whose session `s` has folded the story below."""
-    config = CompactConfig(model="gpt-4o", max_context_tokens=100_000, policy={"keep_recent_turns": 1})
+    config = CompactConfig(
+        model="gpt-4o",
+        max_context_tokens=100_000,
+        policy={"keep_recent_turns": 1},
+        storage={"adapter": "fs", **storage},
+    )
     with CompactManager(config) as manager:
         story = [
             user("Please note: the staging broker listens on port 61613, user heron."),
@@ -697,6 +702,20 @@ def manager() -> Any:
         yield manager
 
 
+@pytest.fixture
+def manager() -> Iterator[CompactManager]:
+    """One of the test's own, with its archive in the test's folder."""
+    with story_folded() as manager:
+        yield manager
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompactManager]:
+    """One for all tests that only ask."""
+    with story_folded(path=str(tmp_path_factory.mktemp("asked"))) as manager:
+        yield manager
+
+
 def test_recall_by_words_and_by_citation(manager: CompactManager) -> None:
     """At once after the fold, with the position a summary would cite."""
     one = manager.recall("s", "broker port")[0]
@@ -706,9 +725,9 @@ def test_recall_by_words_and_by_citation(manager: CompactManager) -> None:
 
 
 @pytest.mark.parametrize("cite", ["#2-1", "[#2-1]", "as said [#1-2], of 5 to 7", "#1, 2", "1..2", "#1 to #2", "[#2–1]"])
-def test_a_citation_as_anybody_writes_it(manager: CompactManager, cite: str) -> None:
+def test_a_citation_as_anybody_writes_it(asked: CompactManager, cite: str) -> None:
     """First and last in any order, with any dash; numbers beside a citation in brackets are none."""
-    assert [1, 2] == [one.position for one in manager.recall("s", cite=cite)]
+    assert [1, 2] == [one.position for one in asked.recall("s", cite=cite)]
 
 
 def test_a_limit_holds_for_citations_too(manager: CompactManager) -> None:
@@ -859,9 +878,9 @@ def test_the_tool_answers_readable_text(manager: CompactManager) -> None:
 
 
 @pytest.mark.parametrize("cite", ["#1-2", "[#1-2]", "1-2", "#1, #2", "[#1] and [#2]", "2-1", "1 – 2", ["#1", "#2"]])
-def test_citations_as_models_write_them(manager: CompactManager, cite: Any) -> None:
+def test_citations_as_models_write_them(asked: CompactManager, cite: Any) -> None:
     """Any way of writing two positions gives two messages."""
-    answer = recall_tool(manager, "s")({"cite": cite})
+    answer = recall_tool(asked, "s")({"cite": cite})
     assert ["#1", "#2"] == [part.split()[0] for part in answer.split("\n\n")[1:]]
 
 
@@ -882,9 +901,9 @@ def test_an_original_cannot_pass_for_another(manager: CompactManager) -> None:
         {"cite": "#0", "offset": 10**20}, {"cite": "#0", "offset": -5}, {"cite": "0" * 5_000},
     ],
 )  # fmt: skip
-def test_a_sentence_for_whatever_a_model_sends(manager: CompactManager, arguments: Any) -> None:
+def test_a_sentence_for_whatever_a_model_sends(asked: CompactManager, arguments: Any) -> None:
     """The tool never raises; it says what to send instead."""
-    answer = recall_tool(manager, "s")(arguments)
+    answer = recall_tool(asked, "s")(arguments)
     assert answer.startswith(("Nothing", "No ", "Earlier messages"))
     assert answer.rstrip().endswith((".", "}", "Mondays", "heron"))
 

@@ -12,6 +12,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -406,7 +407,7 @@ def history(bench: Bench, kind: str, seed: str) -> Host:
     return host
 
 
-@pytest.fixture(scope="module")
+@cache  # not a fixture: setting one up is traced
 def histories() -> list[Host]:
     """All histories, each with what was found wrong in it."""
     done: list[Host] = []
@@ -420,6 +421,7 @@ def histories() -> list[Host]:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "rule",
     [
@@ -441,19 +443,21 @@ def histories() -> list[Host]:
         "mutated",
     ],
 )
-def test_of_many_histories_none_breaks_a_rule(rule: str, histories: list[Host]) -> None:
+def test_of_many_histories_none_breaks_a_rule(rule: str) -> None:
     """Parallel, pending, never-answered, late and orphaned results, reused ids, mixed blocks, folds of folds."""
-    assert [] == [wrong for host in histories for wrong in host.wrong if wrong.startswith(f"{rule}:")]
+    assert [] == [wrong for host in histories() for wrong in host.wrong if wrong.startswith(f"{rule}:")]
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.spec("T22")
-def test_the_histories_fold_often_enough_to_prove_anything(histories: list[Host]) -> None:
+def test_the_histories_fold_often_enough_to_prove_anything() -> None:
     """Most of them fold, many a fold of a fold of a fold, in every dialect and layout."""
-    assert 9 * HISTORIES == len(histories)
+    done = histories()
+    assert 9 * HISTORIES == len(done)
     for dialect in DIALECTS:
         for layout in LAYOUTS:
-            counts = [host.folds for host in histories if (host.bench.dialect, host.bench.layout) == (dialect, layout)]
+            counts = [host.folds for host in done if (host.bench.dialect, host.bench.layout) == (dialect, layout)]
             assert sum(count >= 1 for count in counts) > 0.7 * len(counts)
             assert sum(count >= 3 for count in counts) > 0.1 * len(counts)
 
@@ -462,6 +466,7 @@ def test_the_histories_fold_often_enough_to_prove_anything(histories: list[Host]
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.spec("T24", "S09", "S10")
 @pytest.mark.parametrize("count", [1, 5, 20])
 @pytest.mark.parametrize("kind", HOSTS)
