@@ -301,6 +301,20 @@ def _is_user(item: Item) -> bool:
     return item.get("role") == "user" and not results
 
 
+def test_what_only_mending_makes_too_large_goes_out_as_it_came() -> None:
+    """Thirty-four results of no call, and a call that waits: 328 tokens arrive, and mended they would be 865 of 840."""
+    host = Bench("layered", RESPONSES, target_pct=0.3).host("keeps")
+    host.word("s", 8)
+    host.word("u", 8)
+    for _ in range(34):
+        host.answers_nothing()
+    host.calls_tools(1)
+    given = list(host.sent)
+    host.manual()
+    assert ([], given, 0) == (host.wrong, host.sent, host.folds)
+    assert "unchanged" == host.bench.recorder["error"][0].data["fallback"]
+
+
 # -- the judge itself ------------------------------------------------------------------------------------------------
 
 

@@ -100,8 +100,10 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         fitted = plan_for(job, history)
     except InsufficientBudget as error:
         yield decided(job, "nothing fits")
-        yield failed(error, "none")
-        raise
+        # A broken list may fit as it came and no longer once it is mended: then it goes out as it came.
+        fits = job.usage.total <= job.lines.budget and job.policy.on_failure != "raise"
+        yield failed(error, "unchanged" if fits else "none")
+        return _unchanged(job, error)
     room = fitted.room
     if not (fitted.below_trigger or job.squeeze or "cannot_fit" in session.warned):
         session.warned.add("cannot_fit")
