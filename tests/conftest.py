@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import threading
 from collections.abc import Generator
 from itertools import chain, islice
 from pathlib import Path
@@ -42,11 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave volume untraced, and let every worker begin with long modules.
 
     Coverage makes Python three times as slow. Which lines are run is told by the tests of single cases; hundreds of
-    examples of one property, and what is marked `no_cover`, tell nothing more. The share measured can only be too low.
+    examples of one property, and what is marked `untraced`, tell nothing more. The share measured can only be too low.
     """
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
-            item.add_marker("no_cover")
+            item.add_marker("untraced")
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         # `--dist worksteal` deals the list out in stretches of one length, and steals from their ends.
@@ -58,6 +60,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for queue in queues:
             queue += islice(short, max(0, len(items) // workers - len(queue)))
         items[:] = [*chain.from_iterable(queues), *short]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let a test that is `untraced` run at full speed. The mark of pytest-cov leaves another tracer on in a worker."""
+    if item.get_closest_marker("untraced") is None:
+        return (yield)
+    here, threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    try:
+        return (yield)
+    finally:
+        sys.settrace(here)
+        threading.settrace(threads)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)

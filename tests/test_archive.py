@@ -792,7 +792,7 @@ def test_secrets_come_back_redacted_and_only_those_that_were_folded() -> None:
         assert "password=<REDACTED>" == manager.undo("s")[0]["content"]
 
 
-@pytest.mark.no_cover  # its property is inside
+@pytest.mark.untraced  # its property is inside
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic"])
 def test_any_fold_can_be_undone_shown_and_redone(dialect: str, broken: bool) -> None:

@@ -113,7 +113,7 @@ FIXED: dict[str, Callable[[], tuple[list[dict[str, Any]], list[dict[str, Any]]]]
 @pytest.mark.parametrize("layout", ["layered", "rolling"])
 @pytest.mark.parametrize(
     "answer",
-    ["goal: ship it", pytest.param("word " * 4_000, marks=[pytest.mark.slow, pytest.mark.no_cover], id="endless")],
+    ["goal: ship it", pytest.param("word " * 4_000, marks=[pytest.mark.slow, pytest.mark.untraced], id="endless")],
 )
 def test_fixed_parts_over_the_trigger(layout: str, part: str, answer: str) -> None:
     """It is said at once, once, with the sum; fifty more calls ask only when they fold, and what is free is used."""
@@ -290,7 +290,7 @@ class Crowd:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("T26")
 def test_sessions_on_threads_never_mix() -> None:
     """64 sessions of 200 calls on 16 threads: no mark of another session in any list, event, request or file."""
@@ -316,7 +316,7 @@ def test_sessions_on_threads_never_mix() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("T26")
 def test_sessions_on_a_loop_never_mix() -> None:
     """The same on an event loop, with all 64 sessions in flight at once."""
@@ -624,7 +624,7 @@ def strange_message(dice: random.Random, message: Any) -> Any:
     return changed
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("T30")
 def test_ten_thousand_strange_conversations() -> None:
     """Whatever stands in a list, a call ends in a typed error or in a list, and the caller's own stays as it was."""

@@ -438,7 +438,7 @@ def _hostile_units(count: int) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize(("length", "count", "most"), [(131_072, 120, 2), (1_048_576, 0, 8)])
 def test_no_literal_repeated_makes_it_hang(length: int, count: int, most: int) -> None:
     """Whatever literal fills a text, work grows with its length: if it grew with the square, this would take longer."""
@@ -598,7 +598,7 @@ def _texts(value: Any) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("T14", "T15", "T16")
 @pytest.mark.parametrize("part", ["dev", "held"])
 def test_the_corpus_is_scored_above_the_bars(part: str) -> None:

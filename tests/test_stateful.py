@@ -435,7 +435,7 @@ def histories() -> list[Host]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "rule",
     [
@@ -463,7 +463,7 @@ def test_of_many_histories_none_breaks_a_rule(rule: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("T22")
 def test_the_histories_fold_often_enough_to_prove_anything() -> None:
     """Most of them fold, many a fold of a fold of a fold, in every dialect and layout."""
@@ -480,7 +480,7 @@ def test_the_histories_fold_often_enough_to_prove_anything() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("T24", "S09", "S10")
 @pytest.mark.parametrize("count", [1, 5, 20])
 @pytest.mark.parametrize("kind", HOSTS)

@@ -60,7 +60,7 @@ def test_golden_summaries(strategy: str, kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("S37")
 def test_fifty_runs_give_the_same_bytes() -> None:
     """Seed 42, temperature 0: nothing is drawn and nothing remembered between runs."""
@@ -109,7 +109,7 @@ def sessions() -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("S16", "L15")
 def test_what_mattered_at_the_first_fold_is_there_after_five() -> None:
     """Of the facts that the first summary held, at least nine in ten are in the fifth."""

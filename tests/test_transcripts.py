@@ -84,7 +84,7 @@ def _foldable(message: dict[str, Any]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.spec("T22", "S38")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("window", WINDOWS)
