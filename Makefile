@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 # Two steps: what a demo needs, and what the tests need besides (every framework, twice).
 BASE := $(VENV)/.base
 READY := $(VENV)/.ready
-# Rewritten tests are kept for the next run, and a plugin that a framework brings along is not loaded for seconds.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Rewritten tests are kept for the next run, and a plugin that a framework brings along is not loaded for seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -p no:langsmith_plugin
 
 .PHONY: demo test quick lint types parts screens spec bench bench-frameworks fidelity torture redaction recall clean
