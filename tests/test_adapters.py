@@ -206,6 +206,7 @@ def test_conversations_are_told_apart_by_how_they_begin() -> None:
     assert other == gate.apart("s", [{"role": "user", "content": "other"}], "helper")
     gate.also("s", [{"role": "assistant", "content": "summary"}])
     assert "s" == gate.apart("s", [{"role": "assistant", "content": "summary"}, *main])
+    assert "s" == Gate(gate.manager).apart("s", [{"role": "assistant", "content": "summary"}]), "another gate knows"
     for number in range(1_500):
         gate.apart(f"s{number}", main)
     assert len(gate._beginnings) <= 1_000

@@ -175,7 +175,6 @@ def judged(recorder: Any) -> list[Any]:
 # -- the story -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("S29", "S30")
 @pytest.mark.parametrize(
     ("way", "calls", "folds"),
     [("acompletion", 60, 3), ("completion", 60, 3), ("stream", 20, 1), ("router", 20, 1), ("proxy", 20, 1)],

@@ -118,7 +118,6 @@ def judged(recorder: Any) -> list[Any]:
 # -- the story -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("S29", "S30")
 @pytest.mark.parametrize(("stream", "calls", "folds"), [(False, 60, 3), (True, 30, 1)])
 @pytest.mark.parametrize(("kind", "reply"), [("ToolCallingAgent", calling), ("CodeAgent", coding)])
 def test_a_long_conversation_folds_and_stays_valid(kind: str, reply: Any, stream: bool, calls: int, folds: int) -> None:

@@ -1,15 +1,13 @@
 """A session of the OpenAI Agents SDK whose store is compacted between runs.
 
-Owns: `CompactSession`, and telling filters of it (`listen`). Must never: take out of a store what no archive has.
+Owns: `CompactSession`. Must never: take out of a store what no archive has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from threading import Lock
 from typing import Any
-from weakref import WeakSet
 
 from .._drivers_async import to_the_end
 from .._manager import CompactManager
@@ -18,10 +16,7 @@ from .._turnstile import Turnstile
 from ..errors import ConfigError
 from ._gate import Gate, OnError
 
-__all__ = ["CompactSession", "call_ids", "listen"]
-
-_LISTENERS: WeakSet[Gate] = WeakSet()
-_LISTENERS_CHANGE = Lock()
+__all__ = ["CompactSession", "call_ids"]
 
 
 class CompactSession:
@@ -65,10 +60,7 @@ class CompactSession:
         if failure is not None:
             self._gate.failed(self._name, items, failure)
             return items
-        with _LISTENERS_CHANGE:
-            listeners = [gate for gate in _LISTENERS if gate.manager is self._manager]
-        for gate in listeners:
-            gate.also(self._name, compacted)
+        self._gate.also(self._name, compacted)
         return compacted
 
     async def add_items(self, items: list[Any]) -> None:
@@ -101,12 +93,6 @@ class CompactSession:
     async def _fill(self, items: list[Any]) -> None:
         await self._session.clear_session()
         await self._session.add_items(items)
-
-
-def listen(gate: Gate) -> None:
-    """Let a filter's gate hear how a conversation begins once its store was compacted."""
-    with _LISTENERS_CHANGE:
-        _LISTENERS.add(gate)
 
 
 def call_ids(items: Sequence[Any], *, outputs: bool = False) -> list[str]:

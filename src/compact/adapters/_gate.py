@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from .._entries import content_digest
 from .._manager import CompactManager
@@ -29,7 +30,11 @@ OnError = Literal["raise", "unchanged"]
 """What to do when a list cannot be compacted: end the run with the error, or send the list as it is and say so."""
 
 _NAMES = 1_000
-"""Sessions whose beginnings are remembered."""
+"""Sessions of a manager whose beginnings are remembered."""
+
+_BEGINNINGS: WeakKeyDictionary[CompactManager, OrderedDict[str, set[str]]] = WeakKeyDictionary()
+"""How the conversations of each manager begin: a session may pass more than one gate."""
+_MUTEX = threading.Lock()
 
 
 class Gate:
@@ -41,8 +46,8 @@ class Gate:
         self.manager = manager
         self._on_error = on_error
         self._bridge = bridge
-        self._beginnings: OrderedDict[str, set[str]] = OrderedDict()
-        self._mutex = threading.Lock()
+        with _MUTEX:
+            self._beginnings = _BEGINNINGS.setdefault(manager, OrderedDict())
 
     def send(
         self,
@@ -107,7 +112,7 @@ class Gate:
         For hosts that pass the whole history each time.
         """
         beginning = self._beginning(messages)
-        with self._mutex:
+        with _MUTEX:
             known = self._beginnings.setdefault(name, {beginning})
             self._beginnings.move_to_end(name)
             while len(self._beginnings) > _NAMES:
@@ -117,7 +122,7 @@ class Gate:
     def also(self, name: str, messages: Sequence[Any]) -> None:
         """The conversation of this name begins like this from now on, because its store was compacted."""
         beginning = self._beginning(messages)
-        with self._mutex:
+        with _MUTEX:
             self._beginnings.setdefault(name, set()).add(beginning)
 
     def mark_span(self, session_id: str) -> None:

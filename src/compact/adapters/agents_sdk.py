@@ -21,7 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 from .._manager import CompactManager
-from ._agents_session import CompactSession, call_ids, listen
+from ._agents_session import CompactSession, call_ids
 from ._extras import requires
 from ._gate import Gate, OnError
 
@@ -56,7 +56,6 @@ class CompactFilter:
         self._gate = Gate(manager, on_error)
         self._session_id, self._model = session_id, model
         self._own_name = f"agents-{uuid4().hex[:12]}"
-        listen(self._gate)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """What the model is to get; the run itself keeps the whole list."""
