@@ -1,6 +1,6 @@
 """What the clients of OpenAI and Anthropic share: everything but their endpoints.
 
-Owns: `Api` and `wrap`. Must never: import a client, or change the one it is given.
+Owns: `wrap`. Must never: import a client, or change the one it is given.
 
 Whatever sends a conversation (`create`, `parse`, `stream`, raw responses, tool runners) ends in the client's `request`.
 So a copy of the client, made by its own `copy`, gets a `request` that compacts the body before it is sent, once for all
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -21,12 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .._messages import as_mapping
-from ..errors import CompactError, ConfigError, TokenLimitExceeded
-from ..models._wire import failure_of
+from .._endpoints import Endpoint, is_too_long, window_named
+from ..errors import CompactError, ConfigError
 from ._gate import Gate
 
-__all__ = ["SESSION_HEADER", "Api", "SessionId", "wrap"]
+__all__ = ["SESSION_HEADER", "SessionId", "wrap"]
 
 SESSION_HEADER = "x-compact-session"
 """The header that names the session of one call: `extra_headers={SESSION_HEADER: "…"}`. It is not sent."""
@@ -34,42 +32,12 @@ SESSION_HEADER = "x-compact-session"
 SessionId = str | Callable[[Mapping[str, Any]], str | None] | None
 """The session of a client's calls: a name, or a function of a request's body; None makes one up for each client."""
 
-_WINDOW = re.compile(r"(?:context length (?:is|of)|limit of|context size \(|>)\s*([\d,]+)", re.IGNORECASE)
-"""Where a provider that refuses a request names its window."""
-
-
-@dataclass(frozen=True)
-class Api:
-    """An endpoint that takes a conversation: which fields of the body matter, and where the answer says its size."""
-
-    messages: str
-    reserve: tuple[str, ...]
-    usage: Callable[[Any], Any]
-    """The usage in an answer, or in an event of its stream that has one."""
-    system: tuple[str, Mapping[str, Any]] | None = None
-    """A field beside the messages that holds instructions, and the shape of a tool that weighs them: `_Call.asked`."""
-    held: tuple[str, ...] = ()
-    """Fields that say that the server holds the conversation: the request has only what is new."""
-
-    def body(self, options: Any) -> dict[str, Any] | None:
-        """What is sent, `extra_body` included, when all of a conversation is in it.
-
-        Its lists are lists: an iterator can be read only once, so it is left alone until we are sure.
-        """
-        if not isinstance(options.json_data, Mapping):
-            return None
-        body = {**options.json_data, **(options.extra_json or {})}
-        if any(body.get(name) for name in self.held) or not _is_listed(body.get(self.messages)):
-            return None
-        lists = {self.messages, "tools", self.system[0] if self.system else ""}
-        return {key: list(value) if key in lists and _is_listed(value) else value for key, value in body.items()}
-
 
 def wrap(
     client: Any,
     gate: Gate,
     session_id: SessionId,
-    apis: Mapping[str, Api],
+    endpoints: Iterable[Endpoint],
     package: str,
     refused: type[Exception],
     recover: bool,
@@ -79,6 +47,7 @@ def wrap(
         raise ConfigError(f"compacting takes a client of the package {package}, not a {type(client).__name__}")
     own = f"{package}-{uuid.uuid4().hex[:12]}"
     newest: MutableMapping[str, _Call] = WeakValueDictionary()
+    paths = {endpoint.path: endpoint for endpoint in endpoints}
 
     def opened(options: Any) -> tuple[Any, _Call | None]:
         """The options without our header, and the conversation in them, if there is one and all of it is there."""
@@ -87,8 +56,8 @@ def wrap(
         if said:
             kept = {key: value for key, value in headers.items() if key.lower() != SESSION_HEADER}
             options = options.model_copy(update={"headers": kept})
-        api = apis.get(options.url.partition("?")[0])
-        body = api.body(options) if api else None
+        api = paths.get(options.url.partition("?")[0])
+        body = _body_of(api, options) if api else None
         if api is None or body is None:
             return options, None
         text, named = (None, session_id) if callable(session_id) else (session_id, None)
@@ -142,7 +111,7 @@ class _Call:
     """One request with a whole conversation in it."""
 
     gate: Gate
-    api: Api
+    api: Endpoint
     options: Any
     body: Mapping[str, Any]
     session: str
@@ -155,22 +124,13 @@ class _Call:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What the gate wants to know besides.
-
-        Instructions beside the messages are weighed as one more tool: as a message they would be in what the archive
-        gives back, where the provider refuses them. The tool also tells whose format a list of plain words is in.
-        """
-        tools = list(self.body.get("tools") or ())
-        if self.api.system is not None:
-            field, shape = self.api.system
-            tools.append({**shape, "description": _said(self.body.get(field))})
-        return {"tools": tools, "model": self.body.get("model")}
+        """What the gate wants to know besides."""
+        return {"tools": self.api.weighed(self.body), "model": self.body.get("model")}
 
     @property
     def reserve(self) -> int | None:
         """The tokens that the answer may have."""
-        asked = (self.body.get(name) for name in self.api.reserve)
-        return next((tokens for tokens in asked if isinstance(tokens, int)), None)
+        return self.api.reserved(self.body)
 
     @contextmanager
     def weighing(self) -> Iterator[None]:
@@ -195,11 +155,10 @@ class _Call:
 
     def smaller(self, error: Any) -> Any:
         """What to send once more when the provider says that the request is too long; None when that is no way out."""
-        if not isinstance(failure_of(error.status_code, error.body, ""), TokenLimitExceeded):
+        if not is_too_long(error.status_code, error.body):
             return None
-        named = _WINDOW.search(str(error))
         # The provider may count more than we do.
-        limit = int(named[1].replace(",", "")) * 3 // 4 - (self.reserve or 0) if named else 0
+        limit = (window_named(str(error)) or 0) * 3 // 4 - (self.reserve or 0)
         with self.weighing():
             return self.gate.smaller(self.session, self.messages, limit if limit > 0 else None, **self.asked)
 
@@ -227,6 +186,20 @@ class _Call:
             yield self._heard(event)
 
 
+def _body_of(endpoint: Endpoint, options: Any) -> dict[str, Any] | None:
+    """What is sent, `extra_body` included, when all of a conversation is in it.
+
+    Its lists are lists: an iterator can be read only once, so it is left alone until we are sure.
+    """
+    if not isinstance(options.json_data, Mapping):
+        return None
+    body = {**options.json_data, **(options.extra_json or {})}
+    if endpoint.is_held(body) or not _is_listed(body.get(endpoint.messages)):
+        return None
+    lists = {endpoint.messages, "tools", endpoint.system[0] if endpoint.system else ""}
+    return {key: list(value) if key in lists and _is_listed(value) else value for key, value in body.items()}
+
+
 def _in_model_span() -> bool:
     """Whether the span that is open is a model's call: the client of Anthropic opens one, others are instrumented."""
     trace = sys.modules.get("opentelemetry.trace")
@@ -237,10 +210,3 @@ def _in_model_span() -> bool:
 def _is_listed(value: Any) -> bool:
     """Whether a field holds a list, or what becomes one when it is sent."""
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
-
-
-def _said(system: Any) -> str:
-    """A system prompt, which is text or a list of blocks, as text."""
-    if isinstance(system, list):
-        return "\n".join(str(as_mapping(block).get("text", "")) for block in system)
-    return system if isinstance(system, str) else ""

@@ -74,11 +74,12 @@ class Gate:
         tools: Sequence[Any] | None = None,
         model: str | None = None,
         reserve_output: int | None = None,
+        window: int | None = None,
     ) -> Any:
-        """`send` for async hosts."""
+        """`send` for async hosts. `window` is for a host that knows it better than the configuration."""
         try:
             wires = self._bridge.outward(messages) if self._bridge else messages
-            asked = self._asked(model, reserve_output)
+            asked = self._asked(model, reserve_output, window)
             return self._home(messages, wires, await self.manager.apreflight(session_id, wires, tools=tools, **asked))
         except Exception as error:
             return self.failed(session_id, messages, error)
@@ -131,15 +132,18 @@ class Gate:
         if trace is not None and self.manager.session(session_id).folds:
             trace.get_current_span().set_attribute("gen_ai.conversation.compacted", True)
 
-    def _asked(self, model: str | None, reserve_output: int | None) -> dict[str, Any]:
+    def _asked(
+        self, model: str | None, reserve_output: int | None, known_window: int | None = None
+    ) -> dict[str, Any]:
         """A window that was configured holds for every model of the host; otherwise each has its own.
 
         Some hosts ask for as much output as a window holds. No more than half of it is kept free for that.
         """
         config = self.manager.config
-        window = config.max_context_tokens or window_of(model or config.model)
+        given = known_window or config.max_context_tokens
+        window = given or window_of(model or config.model)
         reserve = min(reserve_output, window // 2) if isinstance(reserve_output, int) else None
-        return {"model": model or None, "max_context_tokens": config.max_context_tokens, "reserve_output": reserve}
+        return {"model": model or None, "max_context_tokens": given, "reserve_output": reserve}
 
     def _home(self, messages: Sequence[Any], wires: Sequence[Any], outgoing: Any) -> Any:
         if self._bridge is not None:

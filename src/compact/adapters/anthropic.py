@@ -14,10 +14,11 @@ Owns: `compacting`. Must never: change the client it is given, or fold what the 
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
+from .._endpoints import MESSAGES
 from .._manager import CompactManager
-from ._client import SESSION_HEADER, Api, SessionId, wrap
+from ._client import SESSION_HEADER, SessionId, wrap
 from ._extras import requires
 from ._gate import Gate, OnError
 
@@ -44,24 +45,4 @@ def compacting(
     With `recover`, a request that the provider calls too long is sent once more, smaller.
     """
     gate = Gate(manager, on_error)
-    return cast(Client, wrap(client, gate, session_id, _APIS, "anthropic", anthropic.APIStatusError, recover))
-
-
-def _usage(answer: Any) -> Any:
-    """The usage of a message, or of the event that starts a stream."""
-    usage = getattr(getattr(answer, "message", answer), "usage", None)
-    # A server tool makes the model read several times, and the event that ends a stream counts the answer too.
-    if getattr(usage, "server_tool_use", None) or getattr(answer, "type", None) not in ("message", "message_start"):
-        return None
-    return usage
-
-
-_APIS = {
-    "/v1/messages": Api(
-        "messages",
-        ("max_tokens",),
-        _usage,
-        system=("system", {"name": "system", "input_schema": {}}),
-        held=("thread",),
-    )
-}
+    return cast(Client, wrap(client, gate, session_id, (MESSAGES,), "anthropic", anthropic.APIStatusError, recover))

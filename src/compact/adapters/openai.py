@@ -14,10 +14,11 @@ Owns: `compacting`. Must never: change the client it is given, or fold what the 
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
+from .._endpoints import CHAT, RESPONSES
 from .._manager import CompactManager
-from ._client import SESSION_HEADER, Api, SessionId, wrap
+from ._client import SESSION_HEADER, SessionId, wrap
 from ._extras import requires
 from ._gate import Gate, OnError
 
@@ -27,9 +28,6 @@ with requires("openai>=2.15", "openai"):
 __all__ = ["SESSION_HEADER", "SessionId", "compacting"]
 
 Client = TypeVar("Client")
-
-_SINGLE = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
-"""What a model writes in one pass. Built-in tools run several, and their sum says nothing of one request."""
 
 
 def compacting(
@@ -47,28 +45,4 @@ def compacting(
     With `recover`, a request that the provider calls too long is sent once more, smaller.
     """
     gate = Gate(manager, on_error)
-    return cast(Client, wrap(client, gate, session_id, _APIS, "openai", openai.APIStatusError, recover))
-
-
-def _chat_usage(answer: Any) -> Any:
-    """The usage of a completion, or of the last chunk of a stream."""
-    return getattr(answer, "usage", None)
-
-
-def _responses_usage(answer: Any) -> Any:
-    """The usage of a response, or of the event that ends a stream."""
-    response = getattr(answer, "response", answer)
-    kinds = {getattr(item, "type", None) for item in getattr(response, "output", None) or ()}
-    return getattr(response, "usage", None) if kinds <= _SINGLE else None
-
-
-_APIS = {
-    "/chat/completions": Api("messages", ("max_completion_tokens", "max_tokens"), _chat_usage),
-    "/responses": Api(
-        "input",
-        ("max_output_tokens",),
-        _responses_usage,
-        system=("instructions", {"type": "function", "name": "instructions"}),
-        held=("previous_response_id", "conversation"),
-    ),
-}
+    return cast(Client, wrap(client, gate, session_id, (CHAT, RESPONSES), "openai", openai.APIStatusError, recover))
