@@ -17,6 +17,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ._citations import cited, uncited
@@ -188,7 +189,10 @@ def kept(facts: Sequence[Fact], body: str) -> list[bool]:
 
 def _stands(body: str, fact: Fact) -> bool:
     """Whether a value stands in a text as a whole."""
-    value = ending(fact.text) if fact.kind == "path" else fact.text
+    return _stands_in(body, ending(fact.text) if fact.kind == "path" else fact.text)
+
+
+def _stands_in(body: str, value: str) -> bool:
     start = body.find(value)
     while start >= 0:
         end = start + len(value)
@@ -207,6 +211,7 @@ def _word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
+@lru_cache(maxsize=1 << 12)
 def is_negated(sentence: str) -> bool:
     """Whether a sentence says that something is not, or only under a condition."""
     return _NEGATION.search(sentence) is not None
@@ -226,9 +231,12 @@ class _Windows:
 
     def hold(self, sentence: str) -> bool:
         """Whether most of a sentence, half of the names in it, and its negation stand together."""
+        whole = " ".join(sentence.split())
+        if whole and _stands_in(self._body, whole):
+            return True
         stems = stems_of(sentence)
         if len(stems) < 2:
-            return " ".join(sentence.split()) in self._body
+            return whole in self._body
         marks = marks_of(sentence)
         with_marks = self._windows_with(marks, 0.5) if marks else None
         negated = is_negated(sentence)
