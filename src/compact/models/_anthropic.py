@@ -14,9 +14,9 @@ from .._asks import Ask
 from .._policy import SummaryPolicy
 from ..errors import TokenLimitExceeded
 from . import Summarizer, Written
-from ._wire import accepted, check, client_of, closing, key_for, typed_errors
+from ._wire import accepted, check, client_of, closing, key_for, typed_errors, written
 
-__all__ = ["DEFAULT_MODEL", "anthropic_summarizer", "request"]
+__all__ = ["DEFAULT_MODEL", "anthropic_summarizer", "read", "request"]
 
 DEFAULT_MODEL = "claude-haiku-4-5"
 """A small model that takes a temperature and does not think unasked, which would eat into `max_tokens`."""
@@ -36,7 +36,7 @@ def anthropic_summarizer(policy: SummaryPolicy) -> Summarizer:
 
     def write(ask: Ask) -> Written:
         with typed_errors(anthropic, policy.timeout, _KEY):
-            return _read(client.messages.create(**request(ask)), ask)
+            return read(client.messages.create(**request(ask)), ask)
 
     return closing(write, client)
 
@@ -56,17 +56,17 @@ def request(ask: Ask) -> dict[str, Any]:
     return arguments
 
 
-def _read(reply: Any, ask: Ask) -> Written:
+def read(reply: Any, ask: Ask, key: str = _KEY) -> Written:
     """The text of a reply with its bill, or the error it amounts to."""
-    check(reply, _KEY)
+    check(reply, key)
     usage = reply.usage
     asked = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens) if usage else ()
-    written = Written(
+    summary = written(
         "".join(block.text for block in reply.content or () if block.type == "text"),
-        input_tokens=sum(filter(None, asked)) if usage else None,
-        output_tokens=usage.output_tokens if usage else None,
-        model=reply.model,
+        sum(filter(None, asked)) if usage else None,
+        usage.output_tokens if usage else None,
+        reply.model,
     )
     if reply.stop_reason == "model_context_window_exceeded":
         raise TokenLimitExceeded("the model's window was full before the summary ended; use a model with a larger one")
-    return accepted(written, ask, refused=reply.stop_reason == "refusal", cut_off=reply.stop_reason == "max_tokens")
+    return accepted(summary, ask, refused=reply.stop_reason == "refusal", cut_off=reply.stop_reason == "max_tokens")

@@ -13,9 +13,9 @@ from .._asks import Ask
 from .._policy import SummaryPolicy
 from ..errors import ModelUnavailable
 from . import Summarizer, Written
-from ._wire import accepted, check, client_of, closing, key_for, typed_errors
+from ._wire import accepted, check, client_of, closing, key_for, typed_errors, written
 
-__all__ = ["DEFAULT_MODEL", "openai_summarizer", "request"]
+__all__ = ["DEFAULT_MODEL", "openai_summarizer", "read", "request"]
 
 DEFAULT_MODEL = "gpt-6-luna"
 """OpenAI's cheapest current model; it can write without reasoning first, which would eat into `max_tokens`."""
@@ -36,7 +36,7 @@ def openai_summarizer(policy: SummaryPolicy) -> Summarizer:
 
     def write(ask: Ask) -> Written:
         with typed_errors(openai, policy.timeout, _KEY):
-            return _read(client.chat.completions.create(**request(ask, official=official)), ask)
+            return read(client.chat.completions.create(**request(ask, official=official)), ask)
 
     return closing(write, client)
 
@@ -55,17 +55,13 @@ def request(ask: Ask, *, official: bool) -> dict[str, Any]:
     return body
 
 
-def _read(reply: Any, ask: Ask) -> Written:
+def read(reply: Any, ask: Ask, key: str = _KEY) -> Written:
     """The text of a reply with its bill, or the error it amounts to."""
-    check(reply, _KEY)
+    check(reply, key)
     if not reply.choices:
         raise ModelUnavailable("the server answered without a choice")
     choice, usage = reply.choices[0], reply.usage
-    written = Written(
-        choice.message.content or "",
-        input_tokens=usage.prompt_tokens if usage else None,
-        output_tokens=usage.completion_tokens if usage else None,
-        model=reply.model,
-    )
+    asked, answered = (usage.prompt_tokens, usage.completion_tokens) if usage else (None, None)
+    summary = written(choice.message.content or "", asked, answered, reply.model)
     refused = bool(choice.message.refusal) or choice.finish_reason == "content_filter"
-    return accepted(written, ask, refused=refused, cut_off=choice.finish_reason == "length")
+    return accepted(summary, ask, refused=refused, cut_off=choice.finish_reason == "length")

@@ -38,7 +38,8 @@ from ..errors import (
 )
 from . import Summarizer, Written
 
-__all__ = ["accepted", "check", "client_of", "closing", "key_for", "typed_errors"]
+__all__ = ["accepted", "check", "client_of", "closing", "failure_of", "key_for", "retry_after", "typed_errors"]
+__all__ += ["unpaid", "unreadable", "written"]
 
 RETRYABLE = frozenset({408, 409, 429})
 """Statuses below 500 after which the same request may succeed."""
@@ -91,12 +92,21 @@ def key_for(policy: SummaryPolicy, variable: str, base_url: str | None) -> str:
 
 def check(reply: Any, key: str) -> None:
     """Refuse a reply that came with status 200 and is none: a page, or a failure that a gateway learnt of too late."""
-    if not isinstance(reply, BaseModel):
+    if not isinstance(reply, BaseModel | Mapping):
         raise ModelUnavailable("the server answered with a page; check summary.base_url", retryable=False)
     failure = getattr(reply, "error", None)
     if failure:
         status = failure.get("code") if isinstance(failure, Mapping) else None
         raise failure_of(status if isinstance(status, int) and status >= 400 else 502, failure, key)
+
+
+def written(text: Any, asked: Any, answered: Any, model: Any) -> Written:
+    """A reply's text with its bill. Clients hand through whatever a server sent; what is no number is no bill."""
+    if not isinstance(text, str):
+        raise TypeError
+    tokens = [count if isinstance(count, int) else None for count in (asked, answered)]
+    name = model if isinstance(model, str) else None
+    return Written(text, input_tokens=tokens[0], output_tokens=tokens[1], model=name)
 
 
 def accepted(written: Written, ask: Ask, *, refused: bool, cut_off: bool) -> Written:
@@ -123,13 +133,18 @@ def typed_errors(client: Any, timeout: float, key: str) -> Iterator[None]:
     except client.APITimeoutError:
         raise SummaryTimeout(f"no answer within {timeout:g} s; raise summary.timeout or use a faster model") from None
     except client.APIStatusError as error:
-        raise failure_of(error.status_code, error.body, key, _retry_after(error.response.headers)) from None
+        raise failure_of(error.status_code, error.body, key, retry_after(error.response.headers)) from None
     except client.APIConnectionError as error:
         cause = type(error.__cause__ or error).__name__
         failure = ModelUnavailable(f"the connection failed ({cause}); check summary.base_url and the network")
-        raise (_unpaid(failure) if cause.startswith("Connect") else failure) from None
-    except (client.APIError, AttributeError, LookupError, ValueError) as error:
-        raise ModelUnavailable(f"the answer cannot be read ({type(error).__name__}): it is broken or cut off") from None
+        raise (unpaid(failure) if cause.startswith("Connect") else failure) from None
+    except (client.APIError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise unreadable(error) from None
+
+
+def unreadable(error: Exception) -> SummaryError:
+    """The error for an answer in which something is missing, or not what it should be."""
+    return ModelUnavailable(f"the answer cannot be read ({type(error).__name__}): it is broken or cut off")
 
 
 def failure_of(status: int, body: object, key: str, retry_after: float | None = None) -> SummaryError:
@@ -139,19 +154,19 @@ def failure_of(status: int, body: object, key: str, retry_after: float | None = 
     said = " ".join(field for field in fields if isinstance(field, str))
     name = ", ".join([str(status), *filter(_NAME.fullmatch, said.split(" ")[:1])])
     if status == 413 or (status in (400, 422) and _TOO_LONG.search(said)):
-        return _unpaid(
+        return unpaid(
             TokenLimitExceeded(
                 f"the request is larger than the model's window (status {name}); set summary.max_input_tokens to the "
                 "window, or use a model with a larger one"
             )
         )
     if status in (400, 422) and _REFUSED.search(said):
-        return _unpaid(ContentFilter(f"the provider's content policy refused the request (status {name})"))
+        return unpaid(ContentFilter(f"the provider's content policy refused the request (status {name})"))
     advice = _ADVICE.get(status) or (
         "the service is failing; try later" if status >= 500 else "the request was not accepted; check summary.model"
     )
     retryable = status in RETRYABLE or status >= 500
-    return _unpaid(
+    return unpaid(
         ModelUnavailable(
             f"the server answered with status {name}: {advice.format(key=key)}",
             retryable=retryable,
@@ -160,12 +175,13 @@ def failure_of(status: int, body: object, key: str, retry_after: float | None = 
     )
 
 
-def _unpaid(error: SummaryError) -> SummaryError:
+def unpaid(error: SummaryError) -> SummaryError:
+    """The same error, known to have cost nothing."""
     error.tokens = 0, 0
     return error
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
     said, scale = headers.get("retry-after-ms"), 0.001
     if said is None:
