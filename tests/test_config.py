@@ -193,6 +193,25 @@ def test_every_problem_has_a_line_of_its_own() -> None:
         ("summary", "max_input_tokens", 0),
         ("redaction", "enabled", "perhaps"),
         ("tracing", "jsonl", ""),
+        ("proxy", "upstream", "api.openai.com"),
+        ("proxy", "upstream", "ftp://files.example"),
+        ("proxy", "upstream", "https://user:sk-secret@api.openai.com"),
+        ("proxy", "upstream", "https://api.openai.com?key=sk-secret"),
+        ("proxy", "upstream", "https://api.openai.com:99999"),
+        ("proxy", "upstream", "http://[::1"),
+        ("proxy", "upstream", "https://api.openai.com/a b"),
+        ("proxy", "state", "sk-secret"),
+        ("proxy", "state", "sqlite:"),
+        ("proxy", "state", "redis:sk-secret"),
+        ("proxy", "state", "redis://"),
+        ("proxy", "state_ttl", 0),
+        ("proxy", "host", ""),
+        ("proxy", "port", 65_536),
+        ("proxy", "max_body", 0),
+        ("proxy", "max_requests", 0),
+        ("proxy", "timeout", 0),
+        ("proxy", "connect_timeout", -1),
+        ("proxy", "drain", -1),
     ],
 )
 def test_values_out_of_range_are_refused(section: str, field: str, bad: Any) -> None:
@@ -200,17 +219,18 @@ def test_values_out_of_range_are_refused(section: str, field: str, bad: Any) -> 
     said = problem(**{section: {field: bad}})
     assert said.startswith(f"{section}.{field}: ")
     assert " given; must be " in said
+    assert "sk-secret" not in said
 
 
 @pytest.mark.spec("T31")
-@pytest.mark.parametrize("section", ["policy", "summary"])
-def test_a_boolean_is_never_a_number(section: str) -> None:
+@pytest.mark.parametrize(("section", "count"), [("policy", 9), ("summary", 9), ("proxy", 7)])
+def test_a_boolean_is_never_a_number(section: str, count: int) -> None:
     """True and false are refused in every field that takes a number, so YAML's `no` cannot pass as 0."""
     model = SECTIONS[section]
     numbers = [
         name for name, field in model.model_fields.items() if re.search("number|at least|greater", allowed(field))
     ]
-    assert len(numbers) >= 9
+    assert len(numbers) >= count
     for name in numbers:
         assert problem(**{section: {name: False}}).startswith(f"{section}.{name}: false given")
 
@@ -239,6 +259,28 @@ def test_an_error_helps(values: dict[str, Any], said: str) -> None:
 def test_an_unknown_field_never_shows_its_value() -> None:
     """Errors travel to logs, and an unknown field may hold a key."""
     assert "sk-secret" not in problem(summary={"api_key": "sk-secret"})
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://api.openai.com", "https://api.openai.com"),
+        ("https://api.openai.com/v1/", "https://api.openai.com"),
+        ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080"),
+        ("http://[::1]:8080/prefix/", "http://[::1]:8080/prefix"),
+        ("https://gateway.example/v1beta/openai", "https://gateway.example/v1beta/openai"),
+    ],
+)
+def test_an_upstream_is_kept_without_what_requests_bring(given: str, kept: str) -> None:
+    """A client's base URL ends in `/v1`, and so does what people paste; it must not come twice."""
+    assert kept == CompactConfig(proxy={"upstream": given}).proxy.upstream
+
+
+def test_the_state_of_a_proxy_is_not_shown() -> None:
+    """Its address may hold a password, and configurations are printed."""
+    config = CompactConfig(proxy={"state": "redis://:sk-secret@redis.example:6379/0"})
+    assert "sk-secret" in config.proxy.state
+    assert "sk-secret" not in f"{config!r} {config} {config.proxy!r} {config.proxy}"
 
 
 @pytest.mark.spec("S26")
@@ -378,6 +420,9 @@ def test_every_section_is_reachable_from_the_environment() -> None:
         COMPACT_KEEP_TOOL_IO_PAIRS="",
         COMPACT_DISABLED="1",
         COMPACT_NOBODY_KNOWS="1",
+        COMPACT_PROXY_UPSTREAM="https://api.anthropic.com",
+        COMPACT_PROXY_STATE_TTL="60",
+        COMPACT_PROXY_TOKEN="no field, so nothing that could stand in a file",
     ):
         config = CompactConfig()
     assert config.storage.adapter == "s3"
@@ -392,6 +437,7 @@ def test_every_section_is_reachable_from_the_environment() -> None:
         4,
     )
     assert (config.counter, config.window) == ("chars", 9000)
+    assert (config.proxy.upstream, config.proxy.state_ttl) == ("https://api.anthropic.com", 60)
 
 
 @pytest.mark.spec("S27")

@@ -1,8 +1,8 @@
 """The configuration: put together from arguments, environment, file and defaults, and changed at run time.
 
 Owns: `CompactConfig`, the names of the environment variables and of the files, and which value wins.
-Must never: define what a field of a section means or allows (that is `_policy`), parse a file (that is `_files`), or
-look anywhere it is not told to.
+Must never: define what a field of a section means or allows (that is `_policy`, `_proxy_policy`), parse a file (that is
+`_files`), or look anywhere it is not told to.
 
 Rules:
 - Explicit arguments beat the environment, the environment beats the file, the file beats the defaults, field by field.
@@ -40,6 +40,7 @@ from ._policy import (
     plain_mapping,
     unknown_name,
 )
+from ._proxy_policy import ProxyPolicy
 from ._trigger import lines_for
 from .errors import ConfigError
 
@@ -54,6 +55,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "storage": StoragePolicy,
     "redaction": RedactionPolicy,
     "tracing": TracingPolicy,
+    "proxy": ProxyPolicy,
 }
 
 UNKNOWN_WINDOW = 128_000
@@ -101,6 +103,8 @@ class CompactConfig(BaseSettings):
     """What is taken out of everything that is stored or exported."""
     tracing: TracingPolicy = Field(default_factory=TracingPolicy)
     """Where events go."""
+    proxy: ProxyPolicy = Field(default_factory=ProxyPolicy)
+    """Where the proxy listens, where it sends what it gets, and what it holds at most."""
     agents: dict[str, AgentConfig] = Field(default_factory=dict)
     """Agents by name, each with settings of its own when it has a `compact` block."""
 

@@ -2,32 +2,26 @@
 
 Owns: `Guard`, an ASGI middleware in front of everything. Must never: look at what is asked for, or log a token.
 
-- A request must name a host that is ours: a foreign name that leads to loopback is somebody's page (DNS rebinding).
-- A page of somebody else's may link here, and nothing more: no request with a foreign `Origin`, no image, no script.
+- A request that comes from somewhere else (`_doorkeeping`) gets nothing.
 - With a token: as `?token=`, once, which becomes a cookie that lasts as long as the server; or as a bearer.
 """
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 import json
 import secrets
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
-from ..errors import CompactError
+from .._doorkeeping import foreign, names_of, same
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Guard", "check_address", "is_loopback"]
+__all__ = ["Guard"]
 
-_SHORTEST = 12
-"""Characters of a token that nobody guesses."""
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -41,35 +35,12 @@ _HEADERS = (
 )
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def check_address(host: str, token: str | None) -> None:
-    """Refuse what would show a session's messages to whoever finds the port."""
-    if token is not None and len(token) < _SHORTEST:
-        raise CompactError(
-            f"The token has {len(token)} characters and can be guessed; give at least {_SHORTEST}, such as the output "
-            'of python -c "import secrets; print(secrets.token_urlsafe())".'
-        )
-    if token is None and not is_loopback(host):
-        raise CompactError(
-            f"{host} can be reached from other machines, and the viewer shows whole conversations: set a token with "
-            "COMPACT_VIEW_TOKEN, or stay on 127.0.0.1."
-        )
-
-
 class Guard:
     """Lets through what may pass, and puts the headers on every answer."""
 
     def __init__(self, app: ASGIApp, *, host: str, port: int, token: str | None = None) -> None:
         self._app = app
-        self._names = _LOOPBACK | {host} if is_loopback(host) else None
-        """Names that a request may call us by; None for any: then the token decides."""
+        self._names = names_of(host)
         self._token = token
         self._cookie = f"compact_view_{port}"
         self._pass = secrets.token_urlsafe(32)
@@ -88,12 +59,12 @@ class Guard:
                 message["headers"] = _added(message.get("headers", ()))
             await send(message)
 
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if (wrong := self._foreign(headers)) is not None:
+        headers = dict(scope["headers"])
+        if (wrong := foreign(headers, self._names)) is not None:
             await _answer(with_headers, 403, {"error": wrong})
         elif self._token is None or self._knows(headers):
             await self._app(scope, receive, with_headers)
-        elif (given := _token_of(scope)) is not None and _same(given, self._token):
+        elif (given := _token_of(scope)) is not None and same(given, self._token):
             place = _without_token(scope)
             cookie = f"{self._cookie}={self._pass}; Path=/; HttpOnly; SameSite=Strict"
             await _answer(with_headers, 303, {}, (b"location", place.encode()), (b"set-cookie", cookie.encode()))
@@ -101,33 +72,16 @@ class Guard:
             error = "A token is needed: open the address with ?token=… once, or send it as Authorization: Bearer."
             await _answer(with_headers, 401, {"error": error}, (b"www-authenticate", b"Bearer"))
 
-    def _foreign(self, headers: MutableMapping[str, str]) -> str | None:
-        """Why a request comes from somewhere else, in a sentence; None when it does not."""
-        host = headers.get("host", "").lower()
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if not host or (self._names is not None and name.strip("[]") not in self._names):
-            return "The request names a host that is not served here. Open the address that compact view printed."
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
-            return "The request comes from a page of another address, and such get nothing here."
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
-            return "The request comes from a page of another address, and such get nothing here."
-        return None
-
-    def _knows(self, headers: MutableMapping[str, str]) -> bool:
+    def _knows(self, headers: Mapping[bytes, bytes]) -> bool:
         assert self._token is not None
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and _same(given.strip(), self._token):
+        scheme, _, given = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if scheme.lower() == "bearer" and same(given.strip(), self._token):
             return True
         try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+            cookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(self._cookie)
         except CookieError:
             return False
-        return cookie is not None and _same(cookie.value, self._pass)
-
-
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
+        return cookie is not None and same(cookie.value, self._pass)
 
 
 def _query(scope: Scope) -> list[tuple[str, str]]:

@@ -1,14 +1,11 @@
 """Starting and stopping the viewer.
 
-Owns: the socket, the server, and where spans are kept. Must never: listen beyond loopback without a token.
+Owns: the server, and where spans are kept. Must never: listen beyond loopback without a token.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import http.client
-import ipaddress
 import json
 import socket
 import threading
@@ -19,19 +16,19 @@ from pathlib import Path
 
 import uvicorn
 
+from .._doorkeeping import check_address
+from .._listening import address_of, listen
 from .._seen import SEEN
 from ..config import CompactConfig
 from ..errors import CompactError
 from ._app import Viewer
-from ._guard import Guard, check_address
+from ._guard import Guard
 from ._shelf import Shelf
 from ._source import Source
 from ._spans import Spans
 
 __all__ = ["running", "serve"]
 
-_PORTS = 50
-"""Ports tried for the suggestion of a free one."""
 _FAREWELL = 1.0
 """Seconds that the end waits for somebody."""
 _FIRST = 65_536
@@ -51,7 +48,7 @@ def serve(
 ) -> None:
     """Serve until Ctrl-C; `started` is told the address and what is shown."""
     with _server(config, source, host, port, token, db) as (server, listening, shown), suppress(KeyboardInterrupt):
-        started(_address(listening, named=True), shown)
+        started(address_of(listening, named=True), shown)
         server.run(sockets=[listening])
 
 
@@ -72,7 +69,7 @@ def running(
         try:
             while not server.started and thread.is_alive():
                 time.sleep(0.005)
-            yield _address(listening)
+            yield address_of(listening)
         finally:
             server.should_exit = True
             thread.join(10)
@@ -99,8 +96,8 @@ class _Server(uvicorn.Server):
 def _server(
     config: CompactConfig, source: Path | None, host: str, port: int, token: str | None, db: Path | None
 ) -> Iterator[tuple[_Server, socket.socket, str]]:
-    check_address(host, token)
-    listening = _listen(host, port)
+    check_address(host, token, variable="COMPACT_VIEW_TOKEN", danger="the viewer shows whole conversations")
+    listening = listen(host, port)
     try:
         config, file = _opened(config, source)
         shelf = Shelf.of(config)
@@ -119,7 +116,7 @@ def _server(
                 http="h11",
                 ws="none",
                 server_header=False,
-                headers=[("server", "compact")],
+                headers=[("server", "compact view")],
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=2,
             )
@@ -175,62 +172,3 @@ def _check_events(source: Path) -> None:
             f"{source} is no file of events: its first line is no JSON object. Name an archive's folder, or the file "
             "that tracing.jsonl names."
         ) from None
-
-
-def _address(listening: socket.socket, *, named: bool = False) -> str:
-    host, port = listening.getsockname()[:2]
-    if named and ipaddress.ip_address(host).is_unspecified:
-        host = socket.gethostname()  # nobody can reach 0.0.0.0
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return _bound(host, port)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise CompactError(
-                f"{host} port {port} cannot be used ({error}); choose others with --host, --port"
-            ) from None
-        others = *range(port + 1, min(port + _PORTS, 65_536)), *range(port - 1, max(port - _PORTS, 1_023), -1)
-        free = next((other for other in others if _is_free(host, other)), 0)
-        raise CompactError(f"port {port} of {host} is taken: {_who(host, port)}. Or use --port {free}") from None
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        if hasattr(socket, "SO_REUSEADDR"):
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(256)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
-
-
-def _is_free(host: str, port: int) -> bool:
-    try:
-        _bound(host, port).close()
-    except OSError:
-        return False
-    return True
-
-
-def _who(host: str, port: int) -> str:
-    """What answers there, and what to do with it."""
-    connection = http.client.HTTPConnection(host, port, timeout=1)
-    try:
-        connection.request("GET", "/healthz")
-        answer = connection.getresponse()
-        if answer.getheader("server") == "compact":
-            return f"a compact view runs there already; open http://{host}:{port}"
-        if answer.status == 200:
-            return f"something like Ariadne answers there; open http://{host}:{port}, or end it"
-    except (OSError, http.client.HTTPException):
-        pass
-    finally:
-        connection.close()
-    return "end what listens there"

@@ -1,0 +1,321 @@
+"""One request: read it, make it lighter when that is due, send it on, and hand back what comes.
+
+Owns: `Relay`, an ASGI app. Must never: hold back a byte of an answer, end an answer that broke off as if it were whole,
+or let a failure of ours cost a request: what cannot be made lighter is sent as it is.
+
+- A request is read whole before anything is sent, so half a request reaches nobody.
+- When the client leaves, the upstream is closed at once. A fold under way is finished all the same: the client will
+  be back with the same list, and should not pay for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import httpcore
+
+from .._endpoints import CHAT, MESSAGES, RESPONSES, Endpoint, is_too_long
+from ..errors import CompactError
+from ._answers import Answer, Listener, Refused, header_of, json_of
+from ._body import Body
+from ._conversations import Conversations, Exchange, Folded
+from ._operations import Operations, Record
+from ._summaries import CALLER, Caller
+from ._upstream import Headers, Upstream, forwarded
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["Relay"]
+
+_ENDPOINTS = (CHAT, RESPONSES, MESSAGES)
+_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
+_ABOUT_THE_CALLER = frozenset(
+    {*_CREDENTIALS, b"anthropic-version", b"anthropic-beta", b"openai-organization", b"openai-project"}
+)
+_UPSTREAM_FAILED = httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException
+_REFUSALS = frozenset({400, 413, 422})
+_BODILESS = frozenset({204, 304})
+_LONGEST_REFUSAL = 65_536
+_LONGEST_NAME = 128
+_SLOWEST_BODY = 120.0
+"""Seconds that a request's body may take to come."""
+_SETTLING = 5.0
+"""Seconds that the end waits for folds whose clients have left."""
+
+
+class ClientLeft(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class BrokenOff(Exception):
+    """The upstream ended in the middle of an answer: so does ours."""
+
+
+class Relay:
+    """Sends on whatever it gets to one upstream."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        conversations: Conversations,
+        operations: Operations,
+        *,
+        max_body: int,
+        max_requests: int,
+    ) -> None:
+        self._upstream = upstream
+        self._conversations = conversations
+        self._operations = operations
+        self._max_body = max_body
+        self._max_requests = max_requests
+        self._running = 0
+        self._folding: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        target: bytes = scope["raw_path"].split(b"?")[0]
+        endpoint = _endpoint_of(scope["method"], target)
+        record = self._operations.begin(endpoint.dialect if endpoint else "other")
+        answer = Answer(send, record)
+        if self._running >= self._max_requests:
+            refusal = Refused(503, f"{self._running:,} requests are running, and proxy.max_requests allows no more.")
+            await answer.refuse(refusal, (b"retry-after", b"1"))
+            return
+        self._running += 1
+        try:
+            content = await self._content(scope, receive, record)
+            work = asyncio.ensure_future(self._exchange(scope, target, endpoint, content, answer))
+            await _while_there(work, receive)
+        except ClientLeft:
+            record.done(status=499)
+        except Refused as refusal:
+            await answer.refuse(refusal)
+        except BrokenOff:
+            record.done(status=answer.status, error="broken off")
+            raise
+        finally:
+            self._running -= 1
+            self._operations.buffered.dec(record.bytes_in)
+
+    async def settle(self) -> None:
+        """Wait for folds that nobody waits for."""
+        if self._folding:
+            await asyncio.wait(self._folding, timeout=_SETTLING)
+
+    async def _content(self, scope: Scope, receive: Receive, record: Record) -> bytes:
+        """The whole body of a request."""
+        said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        promised, parts = int(said) if said.isdigit() and len(said) < 20 else 0, []
+        try:
+            async with asyncio.timeout(_SLOWEST_BODY):
+                while max(promised, record.bytes_in) <= self._max_body:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientLeft
+                    parts.append(message.get("body", b""))
+                    record.bytes_in += len(parts[-1])
+                    self._operations.buffered.inc(len(parts[-1]))
+                    if not message.get("more_body", False):
+                        return b"".join(parts) if len(parts) > 1 else parts[0]
+        except TimeoutError:
+            raise Refused(408, f"The body did not come within {_SLOWEST_BODY:.0f} s.") from None
+        raise Refused(413, f"The body has more than {self._max_body:,} bytes, which is proxy.max_body; raise it.")
+
+    async def _exchange(
+        self, scope: Scope, target: bytes, endpoint: Endpoint | None, content: bytes, answer: Answer
+    ) -> None:
+        exchange = self._read(scope, endpoint, content) if endpoint else None
+        folded: Folded | None = None
+        if exchange is not None:
+            CALLER.set(_caller(exchange, scope, target))
+            folded = await self._lighter(exchange)
+        response = await self._sent(scope, target, content, folded)
+        try:
+            if exchange is not None and (refusal := await _too_long(response)):
+                lightest = await self._lighter(exchange, refusal)
+                if lightest is not None:
+                    await response.aclose()
+                    folded = lightest
+                    response = await self._sent(scope, target, content, folded)
+            await self._answered(response, exchange, folded, answer)
+        finally:
+            await response.aclose()
+
+    def _read(self, scope: Scope, endpoint: Endpoint, content: bytes) -> Exchange | None:
+        """The conversation in a request, when all of it is there."""
+        headers = dict(scope["headers"])
+        content = _decoded(content, headers.get(b"content-encoding", b""), self._max_body)
+        body = Body.read(content, endpoint.messages)
+        if body is None or endpoint.is_held(body.fields):
+            return None
+        whose = (headers.get(name, b"") for name in _CREDENTIALS)
+        credential = sha256(b"\0".join((*whose, scope["query_string"]))).digest()
+        named = headers.get(b"x-compact-session", b"").decode("latin-1").strip()
+        if len(named) > _LONGEST_NAME:
+            raise Refused(400, f"x-compact-session has {len(named)} characters; the most is {_LONGEST_NAME}.")
+        return Exchange(endpoint, body, credential, named or None)
+
+    async def _lighter(self, exchange: Exchange, refusal: str | None = None) -> Folded | None:
+        """What to send in the place of a request, or once more after a refusal; None when it stays as it is."""
+        conversations = self._conversations
+        try:
+            weight = await conversations.weigh(exchange, exactly=refusal is not None)
+            if refusal is not None:
+                return await self._finished(conversations.lightest(exchange, weight, refusal))
+            return await self._finished(conversations.lighter(exchange, weight)) if weight.may_be_due else None
+        except CompactError as error:
+            self._operations.say("error", "sent_unchanged", error=f"{type(error).__name__}: {error}")
+        except Exception as error:  # only its kind: it may quote the request
+            self._operations.say("error", "sent_unchanged", error=type(error).__name__)
+        return None
+
+    async def _finished(self, work: Coroutine[Any, Any, Folded | None]) -> Folded | None:
+        """What comes of work that goes on although nobody may wait for it any more."""
+        task = asyncio.ensure_future(work)
+        self._folding.add(task)
+        task.add_done_callback(self._folding.discard)
+        return await asyncio.shield(task)
+
+    async def _sent(self, scope: Scope, target: bytes, content: bytes, folded: Folded | None) -> httpcore.Response:
+        ours = (b"host", b"content-length", *((b"content-encoding",) if folded else ()))
+        headers = forwarded(scope["headers"], *ours)
+        place = _place(scope, target)
+        try:
+            return await self._upstream.send(scope["method"], place, headers, folded.content if folded else content)
+        except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+            self._operations.say("error", "upstream_unreachable", error=type(error).__name__)
+            raise Refused(502, "The upstream cannot be reached. Check proxy.upstream and the network.") from None
+        except httpcore.TimeoutException as error:
+            self._operations.say("error", "upstream_silent", error=type(error).__name__)
+            raise Refused(504, "The upstream did not answer in time. Raise proxy.timeout, or try again.") from None
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            self._operations.say("error", "upstream_failed", error=type(error).__name__)
+            raise Refused(502, "The upstream closed the connection without an answer. Try again.") from None
+
+    async def _answered(
+        self, response: httpcore.Response, exchange: Exchange | None, folded: Folded | None, answer: Answer
+    ) -> None:
+        """Hand back an answer as it comes."""
+        bodiless = response.status in _BODILESS  # with the length of a body, the server would wait for one
+        headers = forwarded(response.headers, *((b"content-length",) if bodiless else ()))
+        for index, (name, value) in enumerate(headers):
+            if name.lower() == b"location":
+                place = self._upstream.location(value)
+                if place is None:
+                    raise Refused(502, "The upstream sends the client to another host, and its key with it; refused.")
+                headers[index] = name, place
+        listener = None
+        if folded is not None and exchange is not None:
+            headers += _told(folded)
+            answer.record.folded(folded)
+            if response.status == 200 and header_of(response.headers, b"content-encoding") in (b"", b"identity"):
+                listener = Listener(self._conversations, exchange, folded.session)
+        await answer.start(response.status, headers, header_of(response.headers, b"content-type"))
+        try:
+            async for part in _parts(response):
+                if listener is not None:
+                    listener.hear(part)
+                await answer.part(part)
+        except _UPSTREAM_FAILED as error:
+            self._operations.say("error", "broken_off", error=type(error).__name__)
+            raise BrokenOff from None
+        await answer.end()
+        if listener is not None:
+            listener.end()
+
+
+async def _while_there(work: asyncio.Future[None], receive: Receive) -> None:
+    """Await work for as long as the client is there."""
+
+    async def left() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    leaving = asyncio.ensure_future(left())
+    try:
+        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        raise ClientLeft
+    finally:
+        for task in (leaving, work):
+            if not task.done():
+                task.cancel()
+                with suppress(asyncio.CancelledError, Refused, BrokenOff):
+                    await task
+
+
+async def _too_long(response: httpcore.Response) -> str | None:
+    """What a refusal says whose reason is the size of the request."""
+    said = header_of(response.headers, b"content-length")
+    if response.status not in _REFUSALS or not said.isdigit() or int(said) > _LONGEST_REFUSAL:
+        return None
+    try:
+        content = await response.aread()
+    except _UPSTREAM_FAILED:
+        raise Refused(502, "The upstream broke off in the middle of an answer. Try again.") from None
+    text = content.decode("utf-8", "replace")
+    return text if is_too_long(response.status, json_of(content) or text) else None
+
+
+async def _parts(response: httpcore.Response) -> AsyncIterator[bytes]:
+    """The bytes of an answer as they come, or all at once when they were read before."""
+    if response.status in _REFUSALS:
+        with suppress(RuntimeError):  # it was not read before
+            yield response.content
+            return
+    async for part in response.aiter_stream():
+        yield part
+
+
+def _endpoint_of(method: str, target: bytes) -> Endpoint | None:
+    if method != "POST":
+        return None
+    path = target.decode("latin-1")
+    return next((endpoint for endpoint in _ENDPOINTS if path.endswith(endpoint.path)), None)
+
+
+def _caller(exchange: Exchange, scope: Scope, target: bytes) -> Caller:
+    about = [(name, value) for name, value in scope["headers"] if name.lower() in _ABOUT_THE_CALLER]
+    return Caller(exchange.endpoint.dialect, _place(scope, target).decode("latin-1"), about, exchange.model or "")
+
+
+def _place(scope: Scope, target: bytes) -> bytes:
+    """A path with its query, as it came."""
+    query: bytes = scope["query_string"]
+    return target + b"?" + query if query else target
+
+
+def _told(folded: Folded) -> Headers:
+    values = {
+        "fold": folded.kind,
+        "session": folded.session,
+        "step": folded.step,
+        "tokens-before": folded.before,
+        "tokens-after": folded.after,
+    }
+    return [(f"x-compact-{name}".encode(), str(value).encode("latin-1", "replace")) for name, value in values.items()]
+
+
+def _decoded(content: bytes, encoding: bytes, most: int) -> bytes:
+    """A body without its compression; what we cannot read is left as it is."""
+    if b"," in encoding:
+        raise Refused(400, "The body is packed more than once, so nobody can say how large it is.")
+    if encoding.strip().lower() not in (b"gzip", b"x-gzip", b"deflate"):
+        return content
+    reader = zlib.decompressobj(wbits=47)  # gzip or zlib, whichever it is
+    try:
+        plain = reader.decompress(content, most + 1)
+    except zlib.error:
+        raise Refused(400, "The body is not the gzip that its content-encoding says.") from None
+    if len(plain) > most:
+        raise Refused(413, f"The body has more than {most:,} bytes unpacked, which is proxy.max_body; raise it.")
+    if not reader.eof or reader.unused_data:
+        raise Refused(400, "The body is gzip that ends too early, or has something behind its end.")
+    return plain

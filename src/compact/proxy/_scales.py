@@ -1,0 +1,146 @@
+"""What a request weighs, without keeping it.
+
+Owns: `Scales`: the tokens of each message once, known again by a hash of its bytes; and whether a list may need
+anything from the manager. Must never: hold a message, or decide what folds.
+
+A list below every line is not touched, so nothing of it needs to be remembered but numbers: sixteen bytes and a count
+for each message, the longest unused giving way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import ceil, floor
+from typing import Any, TypeVar
+
+from .._endpoints import Endpoint
+from .._entries import Reader, content_digest
+from .._meter import REPLY_PRIMER, counter_for, tools_tokens
+from .._trigger import lines_for
+from ..config import CompactConfig, window_of
+from ._body import Body
+
+__all__ = ["Scales", "Weight"]
+
+Known = TypeVar("Known", bytes, int)
+
+_KNOWN = 200_000
+"""Messages whose weight is remembered: some 60 MB."""
+_AT_ONCE = 64_000
+"""Bytes that are counted on the event loop; more go to a thread."""
+_HEAVY = ('"image', '"input_image', '"input_file', '"file', '"document', '"input_audio', '"audio', '"video')
+"""Kinds of content that may weigh more tokens than they have characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A request on the scales, in the provider's tokens as far as they are known."""
+
+    total: int
+    each: Sequence[int]
+    """What each message weighs, as counted."""
+    window: int
+    reserve: int | None
+    may_be_due: bool
+    """Whether the manager should see it: it is near a line, or a line that counts something else is set."""
+
+
+class Scales:
+    """Weighs requests for one configuration. Belongs to one event loop."""
+
+    def __init__(self, config: CompactConfig) -> None:
+        self._config = config
+        policy = config.policy
+        self._by_tokens = not (policy.message_threshold or policy.turn_threshold or policy.layout == "rolling")
+        self._readers: dict[tuple[str, str], Reader] = {}
+        self._weights: OrderedDict[bytes, int] = OrderedDict()
+        self._contents: OrderedDict[bytes, bytes] = OrderedDict()
+
+    async def weigh(
+        self, endpoint: Endpoint, body: Body, model: str, limit: int | None = None, *, exactly: bool = False
+    ) -> Weight:
+        """The weight of a request; `limit` is the window that the provider was heard to have.
+
+        A request that is far too short for any line is not counted, unless it must be told `exactly`.
+        """
+        policy = self._config.policy
+        window = self._config.max_context_tokens or window_of(model)
+        window = min(window, limit) if limit else window
+        reserve = endpoint.reserved(body.fields)
+        reserve = min(reserve, window // 2) if reserve is not None else None
+        lines = lines_for(policy, window, reserve_output=reserve)
+        line = min(lines.trigger, ceil(policy.prepare_pct * window)) if policy.prepare_pct else lines.trigger
+        reader = self._reader(endpoint, model)
+        factor = 1 + reader.tally.margin
+        uncounted = self._by_tokens and not exactly and len(body.text) * factor < line
+        if uncounted and not any(kind in body.text for kind in _HEAVY):
+            return Weight(0, (), window, reserve, False)  # a token has at least one character
+        *each, besides = await self._counted(endpoint, body, reader, model)
+        total = ceil((sum(each) + besides + REPLY_PRIMER) * factor)
+        return Weight(total, each, window, reserve, total >= line or not self._by_tokens)
+
+    def after(self, weight: Weight, endpoint: Endpoint, body: Body, model: str, outgoing: Sequence[Any]) -> int:
+        """The weight of the same request with these messages."""
+        reader = self._reader(endpoint, model)
+        sent, own = set(map(id, outgoing)), set(map(id, body.messages))
+        gone = sum(tokens for one, tokens in zip(body.messages, weight.each, strict=True) if id(one) not in sent)
+        made = sum(reader.cost(reader.message(one, i)) for i, one in enumerate(outgoing) if id(one) not in own)
+        return weight.total - floor((gone - made) * (1 + reader.tally.margin))
+
+    def contents(self, body: Body) -> list[bytes]:
+        """A hash of the content of each message: alike for messages that differ only in bookkeeping or form."""
+        marks = [sha256(body.slice(span)).digest() for span in body.spans]
+        return [
+            _remembered(self._contents, mark) or _remember(self._contents, mark, content_digest(message))
+            for mark, message in zip(marks, body.messages, strict=True)
+        ]
+
+    async def _counted(self, endpoint: Endpoint, body: Body, reader: Reader, model: str) -> list[int]:
+        """Tokens of each message, and last of what comes with them; only what is new is counted."""
+        table = reader.tally.encoding.encode() + endpoint.dialect.encode()
+        beside = [body.places[name] for name in ("tools", *(endpoint.system or ())[:1]) if name in body.places]
+        besides = sha256(model.encode() + b"".join(map(body.slice, beside)) + table).digest()
+        marks = [sha256(body.slice(span) + table).digest() for span in body.spans]
+        weights = [_remembered(self._weights, mark) for mark in (*marks, besides)]
+        fresh = [i for i, weight in enumerate(weights) if weight is None]
+
+        def count() -> list[int]:
+            return [
+                reader.cost(reader.message(body.messages[i], i))
+                if i < len(marks)
+                else tools_tokens(endpoint.weighed(body.fields), reader.tally, model)
+                for i in fresh
+            ]
+
+        size = sum(end - start for start, end in ((*body.spans, *beside)[i] for i in fresh if i < len(body.spans)))
+        counted = (await asyncio.to_thread(count) if size > _AT_ONCE else count()) if fresh else []
+        for i, tokens in zip(fresh, counted, strict=True):
+            weights[i] = _remember(self._weights, (*marks, besides)[i], tokens)
+        return [weight for weight in weights if weight is not None]
+
+    def _reader(self, endpoint: Endpoint, model: str) -> Reader:
+        key = endpoint.dialect, model
+        reader = self._readers.get(key)
+        if reader is None:
+            if len(self._readers) > 1_000:  # names of models come from clients
+                self._readers.clear()
+            reader = self._readers[key] = Reader(endpoint.dialect, counter_for(self._config.counter, model), None)
+        return reader
+
+
+def _remembered(known: OrderedDict[bytes, Known], mark: bytes) -> Known | None:
+    value = known.get(mark)
+    if value is not None:
+        known.move_to_end(mark)
+    return value
+
+
+def _remember(known: OrderedDict[bytes, Known], mark: bytes, value: Known) -> Known:
+    known[mark] = value
+    if len(known) > _KNOWN:
+        known.popitem(last=False)
+    return value
