@@ -197,12 +197,36 @@ def test_a_redirect_leads_through_us_or_nowhere(said: bytes, place: bytes | None
 def test_a_compressed_body_is_read_within_its_limit() -> None:
     """Not one byte more is unpacked than a body may have."""
     from compact.proxy._answers import Refused
-    from compact.proxy._relay import _decoded
+    from compact.proxy._packing import unpacked
 
     plain = b"x" * 1_000
     for encoding, data in ((b"deflate", zlib.compress(plain)), (b"", plain), (b"br", plain)):
-        assert _decoded(data, encoding, 1_000) == plain
+        assert unpacked(data, encoding, 1_000) == plain
     for data, status in ((zlib.compress(plain * 10_000), 413), (b"no", 400), (zlib.compress(plain)[:-5], 400)):
         with pytest.raises(Refused) as refused:
-            _decoded(data, b"gzip", 1_000)
+            unpacked(data, b"gzip", 1_000)
         assert refused.value.status == status
+
+
+def test_only_packings_that_can_be_overheard_are_asked_for() -> None:
+    """A refusal that nobody can read cannot be answered by a smaller request."""
+    from compact.proxy._packing import Unpacker, overheard
+
+    assert overheard(b"gzip, deflate, br, zstd") == b"gzip, deflate"
+    assert overheard(b"br;q=1.0, gzip;q=0.5") == b"gzip;q=0.5"
+    assert overheard(b"br") == overheard(b"*") == b"identity"
+    packed, reader = zlib.compress(b"usage" * 100), Unpacker(b"deflate")
+    assert reader.read(packed[:10]) + reader.read(packed[10:]) == b"usage" * 100
+    bomb = Unpacker(b"gzip")
+    assert len(bomb.read(zlib.compress(b"x" * (1 << 24)))) <= 1 << 20
+    assert bomb.read(b"more") == b""
+    assert Unpacker(b"br").read(b"anything") == b""
+
+
+@pytest.mark.parametrize("path", [b"/v1/../x", b"/..", b"/%2e%2E/x", b"/a/.%2e", b"/a%2f..%2fb", b"/.", b"/a\\..\\b"])
+def test_a_path_does_not_lead_out_of_the_part_that_is_served(path: bytes) -> None:
+    """Behind a prefix there may be somebody else's."""
+    below, whole = (Upstream(f"http://up.test{part}", timeout=1, connect_timeout=1) for part in ("/team", ""))
+    assert below.leaves(path)
+    assert not whole.leaves(path)
+    assert not below.leaves(b"/v1/files/report..final.json")

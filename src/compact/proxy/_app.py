@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from .._manager import CompactManager
+from .._meter import counter_for
 from ..config import CompactConfig
 from ..errors import ConfigError
 from ._conversations import Conversations
@@ -52,6 +53,8 @@ class Proxy:
         self._state = open_state(settings.state, ttl=settings.state_ttl, say=operations.say)
         operations.state = self._state if isinstance(self._state, Careful) else None
         self._manager = self._manager or CompactManager(self._config, summarizer=write)
+        # The token table takes a moment to load: now, and not when the first request waits.
+        await asyncio.to_thread(counter_for, self._config.counter, self._config.model)
         self._relay = Relay(
             self._upstream,
             Conversations(self._manager, self._state, self._upstream.base),

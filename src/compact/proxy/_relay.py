@@ -11,22 +11,23 @@ or let a failure of ours cost a request: what cannot be made lighter is sent as 
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import httpcore
 
-from .._endpoints import CHAT, MESSAGES, RESPONSES, Endpoint, is_too_long
+from .._endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from ..errors import CompactError
-from ._answers import Answer, Listener, Refused, header_of, json_of
+from ._answers import Answer, Listener, Refused
 from ._body import Body
 from ._conversations import Conversations, Exchange, Folded
 from ._operations import Operations, Record
+from ._packing import overheard, unpacked
+from ._reply import Reply
 from ._summaries import CALLER, Caller
-from ._upstream import Headers, Upstream, forwarded
+from ._upstream import FAILURES, Headers, Upstream, forwarded
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -38,10 +39,7 @@ _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 _ABOUT_THE_CALLER = frozenset(
     {*_CREDENTIALS, b"anthropic-version", b"anthropic-beta", b"openai-organization", b"openai-project"}
 )
-_UPSTREAM_FAILED = httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException
-_REFUSALS = frozenset({400, 413, 422})
 _BODILESS = frozenset({204, 304})
-_LONGEST_REFUSAL = 65_536
 _LONGEST_NAME = 128
 _SLOWEST_BODY = 120.0
 """Seconds that a request's body may take to come."""
@@ -130,27 +128,29 @@ class Relay:
     async def _exchange(
         self, scope: Scope, target: bytes, endpoint: Endpoint | None, content: bytes, answer: Answer
     ) -> None:
+        if self._upstream.leaves(target):
+            raise Refused(400, "The path has . or .. in it and would leave the part of the upstream that is served.")
         exchange = self._read(scope, endpoint, content) if endpoint else None
         folded: Folded | None = None
         if exchange is not None:
             CALLER.set(_caller(exchange, scope, target))
             folded = await self._lighter(exchange)
-        response = await self._sent(scope, target, content, folded)
+        reply = await self._sent(scope, target, content, folded, exchange)
         try:
-            if exchange is not None and (refusal := await _too_long(response)):
+            if exchange is not None and (refusal := await reply.too_long()):
                 lightest = await self._lighter(exchange, refusal)
                 if lightest is not None:
-                    await response.aclose()
+                    await reply.close()
                     folded = lightest
-                    response = await self._sent(scope, target, content, folded)
-            await self._answered(response, exchange, folded, answer)
+                    reply = await self._sent(scope, target, content, folded, exchange)
+            await self._answered(reply, exchange, folded, answer)
         finally:
-            await response.aclose()
+            await reply.close()
 
     def _read(self, scope: Scope, endpoint: Endpoint, content: bytes) -> Exchange | None:
         """The conversation in a request, when all of it is there."""
         headers = dict(scope["headers"])
-        content = _decoded(content, headers.get(b"content-encoding", b""), self._max_body)
+        content = unpacked(content, headers.get(b"content-encoding", b""), self._max_body)
         body = Body.read(content, endpoint.messages)
         if body is None or endpoint.is_held(body.fields):
             return None
@@ -182,12 +182,18 @@ class Relay:
         task.add_done_callback(self._folding.discard)
         return await asyncio.shield(task)
 
-    async def _sent(self, scope: Scope, target: bytes, content: bytes, folded: Folded | None) -> httpcore.Response:
+    async def _sent(
+        self, scope: Scope, target: bytes, content: bytes, folded: Folded | None, exchange: Exchange | None
+    ) -> Reply:
         ours = (b"host", b"content-length", *((b"content-encoding",) if folded else ()))
         headers = forwarded(scope["headers"], *ours)
+        if exchange is not None:
+            headers = [(name, overheard(value) if name == b"accept-encoding" else value) for name, value in headers]
         place = _place(scope, target)
+        if folded is not None:
+            content = folded.content
         try:
-            return await self._upstream.send(scope["method"], place, headers, folded.content if folded else content)
+            return Reply(await self._upstream.send(scope["method"], place, headers, content))
         except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
             self._operations.say("error", "upstream_unreachable", error=type(error).__name__)
             raise Refused(502, "The upstream cannot be reached. Check proxy.upstream and the network.") from None
@@ -198,12 +204,10 @@ class Relay:
             self._operations.say("error", "upstream_failed", error=type(error).__name__)
             raise Refused(502, "The upstream closed the connection without an answer. Try again.") from None
 
-    async def _answered(
-        self, response: httpcore.Response, exchange: Exchange | None, folded: Folded | None, answer: Answer
-    ) -> None:
+    async def _answered(self, reply: Reply, exchange: Exchange | None, folded: Folded | None, answer: Answer) -> None:
         """Hand back an answer as it comes."""
-        bodiless = response.status in _BODILESS  # with the length of a body, the server would wait for one
-        headers = forwarded(response.headers, *((b"content-length",) if bodiless else ()))
+        bodiless = reply.status in _BODILESS  # with the length of a body, the server would wait for one
+        headers = forwarded(reply.headers, *((b"content-length",) if bodiless else ()))
         for index, (name, value) in enumerate(headers):
             if name.lower() == b"location":
                 place = self._upstream.location(value)
@@ -214,15 +218,15 @@ class Relay:
         if folded is not None and exchange is not None:
             headers += _told(folded)
             answer.record.folded(folded)
-            if response.status == 200 and header_of(response.headers, b"content-encoding") in (b"", b"identity"):
-                listener = Listener(self._conversations, exchange, folded.session)
-        await answer.start(response.status, headers, header_of(response.headers, b"content-type"))
+            if reply.status == 200:
+                listener, unpacker = Listener(self._conversations, exchange, folded.session), reply.unpacker()
+        await answer.start(reply.status, headers, reply.header(b"content-type"))
         try:
-            async for part in _parts(response):
+            async for part in reply.parts():
                 if listener is not None:
-                    listener.hear(part)
+                    listener.hear(unpacker.read(part))
                 await answer.part(part)
-        except _UPSTREAM_FAILED as error:
+        except FAILURES as error:
             self._operations.say("error", "broken_off", error=type(error).__name__)
             raise BrokenOff from None
         await answer.end()
@@ -249,29 +253,6 @@ async def _while_there(work: asyncio.Future[None], receive: Receive) -> None:
                 task.cancel()
                 with suppress(asyncio.CancelledError, Refused, BrokenOff):
                     await task
-
-
-async def _too_long(response: httpcore.Response) -> str | None:
-    """What a refusal says whose reason is the size of the request."""
-    said = header_of(response.headers, b"content-length")
-    if response.status not in _REFUSALS or not said.isdigit() or int(said) > _LONGEST_REFUSAL:
-        return None
-    try:
-        content = await response.aread()
-    except _UPSTREAM_FAILED:
-        raise Refused(502, "The upstream broke off in the middle of an answer. Try again.") from None
-    text = content.decode("utf-8", "replace")
-    return text if is_too_long(response.status, json_of(content) or text) else None
-
-
-async def _parts(response: httpcore.Response) -> AsyncIterator[bytes]:
-    """The bytes of an answer as they come, or all at once when they were read before."""
-    if response.status in _REFUSALS:
-        with suppress(RuntimeError):  # it was not read before
-            yield response.content
-            return
-    async for part in response.aiter_stream():
-        yield part
 
 
 def _endpoint_of(method: str, target: bytes) -> Endpoint | None:
@@ -301,21 +282,3 @@ def _told(folded: Folded) -> Headers:
         "tokens-after": folded.after,
     }
     return [(f"x-compact-{name}".encode(), str(value).encode("latin-1", "replace")) for name, value in values.items()]
-
-
-def _decoded(content: bytes, encoding: bytes, most: int) -> bytes:
-    """A body without its compression; what we cannot read is left as it is."""
-    if b"," in encoding:
-        raise Refused(400, "The body is packed more than once, so nobody can say how large it is.")
-    if encoding.strip().lower() not in (b"gzip", b"x-gzip", b"deflate"):
-        return content
-    reader = zlib.decompressobj(wbits=47)  # gzip or zlib, whichever it is
-    try:
-        plain = reader.decompress(content, most + 1)
-    except zlib.error:
-        raise Refused(400, "The body is not the gzip that its content-encoding says.") from None
-    if len(plain) > most:
-        raise Refused(413, f"The body has more than {most:,} bytes unpacked, which is proxy.max_body; raise it.")
-    if not reader.eof or reader.unused_data:
-        raise Refused(400, "The body is gzip that ends too early, or has something behind its end.")
-    return plain

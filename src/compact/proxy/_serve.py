@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ _NO_UPSTREAM = (
 
 _LONGEST_HEAD = 65_536
 """Bytes of a request before its body."""
+_OFFER = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.IGNORECASE)
+"""Java's client offers HTTP/2 with every request; a parser that sees the offer loses the body."""
 
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -59,6 +62,10 @@ else:
             super().on_message_begin()
             self._head = 0
 
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if self._head >= 0:  # what comes behind a body is no header: it could be any, after all were judged
+                super().on_header(name, value)
+
         def on_headers_complete(self) -> None:
             self._head = -1
             super().on_headers_complete()  # the request's task begins after this turn of the loop
@@ -66,6 +73,9 @@ else:
                 self.scope["raw_path"] = self.url.partition(b"?")[0]
 
         def data_received(self, data: bytes) -> None:
+            if self.cycle is None or not self.cycle.more_body:
+                offer = _OFFER.search(data, 0, data.find(b"\r\n\r\n") + 2)
+                data = data[: offer.start()] + data[offer.end() :] if offer else data
             super().data_received(data)
             if self._head >= 0 and not self.transport.is_closing():
                 self._head += len(data)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,9 +21,12 @@ import httpcore
 
 from ..errors import ConfigError
 
-__all__ = ["Headers", "Upstream", "forwarded"]
+__all__ = ["FAILURES", "Headers", "Upstream", "forwarded"]
 
 Headers = list[tuple[bytes, bytes]]
+
+FAILURES = httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException
+"""How a connection to it fails."""
 
 _HOP = frozenset(
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding "
@@ -63,6 +67,10 @@ class Upstream:
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=trusted, max_connections=None, max_keepalive_connections=200, keepalive_expiry=30
         )
+
+    def leaves(self, target: bytes) -> bool:
+        """Whether a path would lead out of the part of the server that is ours."""
+        return bool(self._prefix) and _DOTS.search(target) is not None
 
     async def send(self, method: str, target: bytes, headers: Headers, content: bytes) -> httpcore.Response:
         """Send a request for a path of this server; the answer is open and must be closed."""
@@ -111,3 +119,4 @@ class Upstream:
 
 
 _PORTS = {"http": 80, "https": 443}
+_DOTS = re.compile(rb"(?:^|[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?:$|[/\\]|%2f|%5c)", re.IGNORECASE)
