@@ -220,7 +220,7 @@ def test_a_websocket_is_told_to_use_http(upstream: Any) -> None:
     with running(settings(upstream)) as address:
         said = ask_raw(address, f"GET /v1/responses HTTP/1.1\n{upgrade.format('websocket')}\n")
         assert said.startswith(b"HTTP/1.1 426 ")
-        head = f"POST /v1/chat/completions HTTP/1.1\n{upgrade.format('h2c')}Content-Length: {len(CHAT)}\n\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\n{upgrade.format('TLS/1.2')}Content-Length: {len(CHAT)}\n\n"
         assert ask_raw(address, head + CHAT.decode()).startswith(b"HTTP/1.1 400 ")
         assert [] == upstream.seen
         said = ask_raw(address, f"GET /v1/models HTTP/1.1\n{upgrade.format('h2c')}\n")

@@ -114,6 +114,8 @@ class Calls:
 
     def of(self, event: Event) -> Call | None:
         """The call that an event belongs to, the event included; None for one outside of any call."""
+        if event.data.get("ahead"):
+            return None  # of a fold that is made beside the calls
         if event.name == "compact.token_estimate":
             self._open[event.session_id] = Call()
             if len(self._open) > _SESSIONS:

@@ -6,25 +6,26 @@ Must never: judge, fold, or emit an event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ._archive import Archive
 from ._entries import Reader, Record
-from ._job import Job
+from ._job import Job, Outcome
 from ._journal import Journal
 from ._meter import REPLY_PRIMER, Tally, counter_for, tools_tokens
 from ._plan import Plan
 from ._policy import Policy
+from ._records import Line, arrived, same_fold
 from ._rooms import Room
 from ._session import FoldRecord, Session
 from ._track import Track, equal
-from ._trigger import Lines, decide, lines_for
+from ._trigger import Decision, Lines, decide, lines_for
 from .config import CompactConfig, window_of
 from .errors import ArchiveError, ConfigError, InvalidMessage
 
-__all__ = ["Call", "Desk", "given"]
+__all__ = ["Call", "Desk", "given", "growth"]
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class Call:
     tools_cost: int
     job: Job
     fold: tuple[FoldRecord, Record] | None = None
+    swapped: bool = False
+    """Whether a fold that was made ahead of need went into force in this call."""
 
     def forced(self, reason: str, **changes: Any) -> Call:
         """The same call as a fold that was asked for."""
@@ -51,6 +54,47 @@ class Call:
         """The same call on a session that was read back anew."""
         self.job = replace(self.job, again=True)
         return self
+
+    def keep(self, outcome: Outcome) -> tuple[FoldRecord, Record]:
+        """What a fold leaves in the session's history, and what replays it: to be committed."""
+        assert outcome.plan is not None
+        job, track = self.job, self.track
+        if job.prepared is not None:
+            job.session.claim(job.prepared)
+            self.fold = job.prepared.fold, job.prepared.record
+        else:
+            record = track.record_of(outcome.slots, outcome.gone, outcome.step, outcome.version)
+            self.fold = job.session.fold_record(job.decision.reasons, job.note, outcome.plan, outcome), record
+        return self.fold
+
+    @property
+    def early(self) -> bool:
+        """Whether nothing is due and a fold should be made ahead of need."""
+        line = self.job.lines.prepare
+        if line is None or self.job.decision or self.job.usage.total < max(line, self.room.session.prepare_from):
+            return False
+        return self.room.preparation is None or self.room.preparation.failed
+
+    def ahead(self) -> Call:
+        """The list as it is now, to be folded ahead of need: on a shadow of the session, so that nobody waits."""
+        job, track, messages = self.job, self.track.clone(), list(self.messages)
+        for entry in track.entries:
+            entry.content()  # now, since the host may go on writing on its messages
+        reader = job.reader.with_tally(job.reader.tally)
+        room = Room(job.session.id)
+        room.session = job.session.shadow(reader)
+        lines, total = job.lines, job.usage.total
+        job = replace(
+            job,
+            session=room.session,
+            reader=reader,
+            decision=Decision(("prepare",), job.usage, lines.window, lines.trigger),
+            outgoing=lambda: track.outgoing(messages),
+            again=True,
+            # The call that crosses the trigger lands somewhere above it.
+            ahead=lines.trigger - total + min(growth(lines), total // 4),
+        )
+        return Call(room, track, messages, self.tools_cost, job)
 
 
 class Desk:
@@ -163,14 +207,52 @@ class Desk:
             session.memory.recognise(signatures)
         session.reader = reader
 
+    def outdated(self, session: Session) -> bool:
+        """Whether somebody else wrote to this session's archive."""
+        try:
+            return self._archive is not None and self._archive.changed(session)
+        except ArchiveError:
+            return False  # the fold will find out, and say so
+
+    def adopt(self, config: CompactConfig, room: Room, value: Mapping[str, Any]) -> None:
+        """Know a fold that another process made, as if this one had."""
+        session = room.session
+        if session.reader is None:
+            self.wake(config, session, (), None)
+        reader = session.reader
+        assert reader is not None
+        arriving = reader.with_tally(reader.tally)
+        fold, record, gone_calls = arrived(value, session, arriving)
+        if any(same_fold(known, record) for known in session.memory.records):
+            return
+        if arriving.dialect is not reader.dialect:
+            session.tracks = []  # read as something else so far
+        reader.dialect, reader.settled = arriving.dialect, arriving.settled
+        lost = session.adopt(fold, record, gone_calls)
+        if lost is not None and lost.step > fold.step:
+            self._undo_lost(session, lost, fold)
+
+    def _undo_lost(self, session: Session, lost: FoldRecord, fold: FoldRecord) -> None:
+        """Tell the archive that a fold of ours gave way to an older one: it takes the newest to be in force."""
+        if self._archive is None:
+            return
+        place, ledger = self._archive.place(session.id), session.ledger
+        try:
+            contents = self._archive.contents(place)
+            line = self._archive.line(place, contents)
+            if {lost.step, fold.step} <= {*contents.summaries} - {*line.undone}:
+                line = Line(fold.step, (*line.undone, lost.step), newest=line.newest)
+                self._archive.save_undo(session, "undo", lost.step, line)
+                if contents.newest == ledger.seen:
+                    ledger.seen = *ledger.seen[:2], ledger.seen[2] + 1
+        except (ArchiveError, KeyError, TypeError) as error:
+            self._journal.complain(f"session {session.id!r}: fold {lost.step} gave way unrecorded: {error}")
+
     def refresh(self, config: CompactConfig, room: Room) -> bool:
         """Read a session back anew when somebody else wrote to its archive; what the provider taught us stays."""
         before = room.session
-        try:
-            if self._archive is None or not self._archive.changed(before):
-                return False
-        except ArchiveError:
-            return False  # the fold will find out, and say so
+        if not self.outdated(before):
+            return False
         self.start_over(room)
         self.wake(config, room.session, (), None)
         if before.reader is not None and room.session.reader is not None:
@@ -186,6 +268,7 @@ class Desk:
 
     def see_off(self, room: Room) -> None:
         """A session gives way. The archive knows its folds; without one, how it knows its own summaries is kept."""
+        room.give_up()
         self._journal.write_events(room)
         session = room.session
         if self._archive is None and session.step:
@@ -235,6 +318,11 @@ class Desk:
         cost = tools_tokens(tools, tally, model)
         session.tools = tally, tools, len(tools), cost
         return cost
+
+
+def growth(lines: Lines) -> int:
+    """The tokens by which a list must have grown since a fold before the next one is made ahead of need."""
+    return lines.window // 20
 
 
 def given(messages: Any, tools: Any) -> tuple[Sequence[Any], Sequence[Any] | None]:

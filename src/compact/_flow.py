@@ -17,7 +17,7 @@ from typing import Any
 from ._asks import Ask, body_of
 from ._carry import carry_out
 from ._chain import Chain, Request, Summaries
-from ._effects import Effect, Refresh, SaveSummary, SaveTranscript, Work, failed, warning
+from ._effects import Effect, Emit, Refresh, SaveSummary, SaveTranscript, Work, failed, warning
 from ._fidelity import Report, together
 from ._fit import Fitted, Room, estimate, fit
 from ._job import Job, Outcome
@@ -27,7 +27,8 @@ from ._mend import Mended, mend
 from ._messages import History
 from ._plan import Fold, Layout, Plan
 from ._policy import Policy
-from ._reports import cannot_fit, decided, estimated, pruned
+from ._reports import cannot_fit, decided, estimated, pruned, swapped
+from ._session import Prepared
 from .errors import (
     ArchiveError,
     BadSummary,
@@ -52,6 +53,8 @@ def flow(job: Job) -> Generator[Effect, Any, Outcome]:
     if not job.again and (yield Refresh()):
         return Outcome(stale=True)
     try:
+        if job.prepared is not None:
+            return (yield from _swap(job, job.prepared))
         return (yield from _fold(job))
     finally:
         machine.rest()
@@ -147,12 +150,30 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     outcome = _told(job, outcome, mended, job.history(arrived_entries))
     if outcome.repairs:
         yield warning("repaired_history", "low", "; ".join(outcome.repairs))
+    if job.ahead is not None:
+        return outcome  # until it is needed nobody is told, least of all the archive: there the newest fold is in force
+    return (yield from _leave(job, outcome, pruned(job, outcome, plan, history)))
+
+
+def _swap(job: Job, prepared: Prepared) -> Generator[Effect, Any, Outcome]:
+    """Put a fold in force that was made ahead of need. The call is then opened once more, on what that leaves."""
+    plan, history = prepared.outcome.plan, prepared.outcome.history
+    job.session.machine.to("in_progress")
+    job.session.machine.enter("selecting")
+    yield decided(job, None, plan, history)
+    job.session.machine.enter("replacing")
+    outcome = yield from _leave(job, prepared.outcome, swapped(job, prepared))
+    return replace(outcome, stale=outcome.changed)
+
+
+def _leave(job: Job, outcome: Outcome, news: Emit) -> Generator[Effect, Any, Outcome]:
+    """A fold goes into force once the archive has acknowledged what it did."""
+    session, machine = job.session, job.session.machine
     acknowledged = yield SaveSummary(outcome)
     if isinstance(acknowledged, ArchiveError):
         yield failed(acknowledged, "unchanged")
         return _unchanged(job, acknowledged)
-
-    yield pruned(job, outcome, plan, history)
+    yield news
     session.pressed = not outcome.below_trigger
     session.failed_at = None
     machine.enter("idle")

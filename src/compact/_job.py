@@ -17,7 +17,7 @@ from ._messages import History
 from ._meter import Usage
 from ._plan import Plan
 from ._policy import Policy, SummaryPolicy
-from ._session import Session
+from ._session import Prepared, Session
 from ._trigger import Decision, Lines
 
 __all__ = ["Job", "Outcome"]
@@ -58,6 +58,10 @@ class Job:
     archived: bool = True
     again: bool = False
     """The same call, opened anew because the session had changed under it."""
+    ahead: int | None = None
+    """Of a fold that is made ahead of need: the tokens that may come before it is used, which it leaves room for."""
+    prepared: Prepared | None = None
+    """A fold that was made ahead of need, and that this list begins with."""
 
     def history(self, entries: list[Entry]) -> History:
         """The list that would go out, as the core sees it."""
@@ -92,12 +96,17 @@ class Job:
 
     def room(self, history: History) -> Room:
         """The tokens there are, as the meter counts them."""
-        trigger, budget = int(self.lines.trigger / self.factor), int(self.lines.budget / self.factor)
+        lines, ahead = self.lines, self.ahead or 0
+        trigger = int((lines.trigger - ahead) / self.factor)
+        # Ahead of need a list may always stay as large as it is: that fits.
+        budget = int((max(lines.budget - ahead, self.usage.total) if ahead else lines.budget) / self.factor)
         least = self.envelope_cost() + SMALLEST_SUMMARY
         kept = self.fixed + history.cost(sorted(history.pinned))
         # Where even a bare list would be over the trigger, the summary has its share of what the budget leaves.
         free = trigger - kept if (trigger - kept) // 4 >= least else max(0, budget - kept)
         target = 0 if self.forced else int(self.policy.target_pct * (self.decision.line or 0) / self.factor)
+        if target and ahead:
+            target = max(1, target - int(ahead / self.factor))
         allowance = min(self.summary.max_tokens + self.envelope_cost(), free // 4)
         share = 1 / 3 if self.policy.layout == "in_place" else 1.0
         return Room(self.fixed, trigger, budget, allowance, least, share, target)

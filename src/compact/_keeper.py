@@ -91,6 +91,7 @@ class Keeper:
         """Delete all that is kept of a session, in the archive and in memory, for good; says what was deleted."""
         past = self._looking_back(session_id)
         with self._rooms.turn(session_id) as room:
+            room.give_up()
             forgotten = past.forget(session_id)
             room.events.clear()
             room.session = Session(session_id)
@@ -124,6 +125,7 @@ class Keeper:
     def _step(self, session_id: str, messages: Sequence[Any] | None, way: Literal["undo", "redo"]) -> list[Any]:
         past = self._looking_back(session_id)
         with self._rooms.turn(session_id) as room:
+            room.give_up()
             result, stored = (past.undo if way == "undo" else past.redo)(room.session, messages)
             self._retold(room, stored)
         return result

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ._archive import Archive
-from ._desk import Call, Desk, given
+from ._desk import Call, Desk, given, growth
 from ._dialects import DIALECTS
 from ._drivers import drive
 from ._effects import Effect, Emit, Refresh, SaveSummary, SaveTranscript, Work, warning
-from ._entries import Record
 from ._events import Sink
 from ._fidelity import Report
 from ._flow import flow, plan_for
@@ -33,6 +32,7 @@ from ._keeper import Keeper
 from ._mend import mend
 from ._meter import reported_input
 from ._plan import Plan
+from ._records import own_fields, travel_value
 from ._redact import Redactor, held_secrets
 from ._rooms import Room, Rooms
 from ._session import FoldRecord, Session
@@ -40,8 +40,12 @@ from ._trigger import Counters, Decision, Lines
 from .config import CompactConfig
 from .errors import ArchiveError, ConfigError
 from .models import Summarizer, summarizer_for
+from .sinks import plain
 from .sinks._fan import SinkList, configured_sinks
 from .stores import Store, open_store
+
+if TYPE_CHECKING:
+    from ._prepare import Preparations
 
 __all__ = ["CompactManager", "SessionView"]
 
@@ -84,7 +88,7 @@ class CompactManager(Keeper):
         self._summarizer = summarizer or summarizer_for(self._config.summary)
         """None when the built-in summarizer is to write."""
         redaction, storage = self._config.redaction, self._config.storage
-        redactor = Redactor(redaction.enabled, redaction.patterns, held_secrets(os.environ))
+        redactor = self._redactor = Redactor(redaction.enabled, redaction.patterns, held_secrets(os.environ))
         opened = open_store(storage) if store == "configured" else store
         adapter = storage.adapter if store == "configured" else type(opened).__name__
         archive = Archive(opened, redactor, adapter) if opened is not None else None
@@ -314,11 +318,38 @@ class CompactManager(Keeper):
             if self._pending is not None and not self._rooms.folding():
                 self._config, self._pending = self._pending, None
 
+    # -- folds that travel between processes -------------------------------------------------------------------------
+
+    def _fold_known(self, session_id: str) -> dict[str, Any] | None:
+        """The newest fold in force of a session in memory as plain values, without secrets; None without one.
+
+        `reach` is how many of the host's messages it consumed, `size` how many it knew.
+        """
+        value = travel_value(self._rooms.look(session_id).session)
+        return None if value is None else own_fields(self._redactor.redact(plain(value)), value)
+
+    def _adopt_fold(self, session_id: str, value: Mapping[str, Any]) -> None:
+        """Know a fold as if this process had made it. Of two folds of the same messages, this one stays."""
+        with self._rooms.turn(session_id) as room:
+            self._desk.adopt(self._config, room, value)
+
+    async def _aadopt_fold(self, session_id: str, value: Mapping[str, Any]) -> None:
+        """`_adopt_fold` for async hosts."""
+        import asyncio  # here, because only async hosts need it
+
+        from ._drivers_async import to_the_end
+
+        async with self._rooms.aturn(session_id) as room:
+            await to_the_end(asyncio.to_thread(self._desk.adopt, self._config, room, value))
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Write out what is held and close what was opened. Safe to call twice; any other use afterwards raises."""
-        self._journal.close(self._rooms.close())
+        rooms = self._rooms.close()
+        for room in rooms:
+            room.give_up()
+        self._journal.close(rooms)
         if "_past" in vars(self):
             self._past.close()
 
@@ -342,15 +373,20 @@ class CompactManager(Keeper):
         if self._journal.overdue(call.room):
             self._journal.write_events(call.room)
         try:
-            outcome = drive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
-            if outcome.stale:
-                call = open_call().once_more()
+            while True:
+                if call.room.preparation is not None:
+                    self._preparations.meet(call)
                 outcome = drive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
+                if not outcome.stale:
+                    break
+                call = self._reopened(call, outcome, open_call)
         finally:
             self._settle_changes()
         messages = self._finish(call, outcome)
-        if outcome.changed:
+        if outcome.changed or call.swapped:
             self._journal.write_events(call.room)
+        if call.early:
+            self._preparations.start(call)
         return messages
 
     async def _arun(self, open_call: Callable[[], Call]) -> Any:
@@ -362,16 +398,42 @@ class CompactManager(Keeper):
         if self._journal.overdue(call.room):
             await asyncio.to_thread(self._journal.write_events, call.room)
         try:
-            outcome = await adrive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
-            if outcome.stale:
-                call = open_call().once_more()
+            while True:
+                if call.room.preparation is not None:
+                    await self._preparations.ameet(call)
                 outcome = await adrive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
+                if not outcome.stale:
+                    break
+                call = self._reopened(call, outcome, open_call)
         finally:
             self._settle_changes()
         messages = self._finish(call, outcome)
-        if outcome.changed:
+        if outcome.changed or call.swapped:
             await asyncio.to_thread(self._journal.write_events, call.room)
+        if call.early:
+            self._preparations.astart(call)
         return messages
+
+    @cached_property
+    def _preparations(self) -> Preparations:
+        """Makes folds ahead of need; loaded when a policy first asks for that."""
+        from ._prepare import Preparations
+
+        return Preparations(self._desk, self._journal, self._summarizer)
+
+    @staticmethod
+    def _reopened(call: Call, outcome: Outcome, open_call: Callable[[], Call]) -> Call:
+        """The call on a session that has changed: it was read back anew, or a fold made ahead went into force."""
+        if not outcome.changed:
+            again = open_call().once_more()
+            again.swapped = call.swapped
+            return again
+        assert call.job.prepared is not None
+        call.room.session.swap_in(call.job.prepared)
+        call.room.preparation = None
+        again = open_call()
+        again.swapped = True
+        return again
 
     def _perform(self, call: Call, effect: Effect) -> Any:
         """Do what the flow wants, except asking and waiting, which differ between drivers."""
@@ -385,33 +447,35 @@ class CompactManager(Keeper):
             if isinstance(effect, SaveTranscript):
                 return self._journal.save_transcript(call.room, effect.raws)
             if isinstance(effect, SaveSummary):
-                call.fold = self._fold(call, effect.outcome)
-                return self._journal.save_summary(call.room, effect.outcome, *call.fold)
+                return self._journal.save_summary(call.room, effect.outcome, *call.keep(effect.outcome))
         except ArchiveError as error:
             return error
         raise AssertionError(f"unknown effect {effect!r}")
 
-    def _fold(self, call: Call, outcome: Outcome) -> tuple[FoldRecord, Record]:
-        """What a fold leaves in the session's history, and what replays it."""
-        assert outcome.plan is not None
-        record = call.track.record_of(outcome.slots, outcome.gone, outcome.step, outcome.version)
-        return call.room.session.fold_record(call.job.decision.reasons, call.job.note, outcome.plan, outcome), record
-
     def _finish(self, call: Call, outcome: Outcome) -> Any:
         """Commit what the flow did, and give back the list to send."""
         session, track = call.room.session, call.track
+        total = outcome.tokens_after if outcome.changed else call.job.usage.total
+        session.sent = round(total / call.job.factor)
+        if outcome.changed or call.swapped:
+            session.prepare_from = total + growth(call.job.lines)
         if outcome.changed:
             assert call.fold is not None
+            call.room.give_up()
             session.commit(track, *call.fold, outcome)
-            session.sent = round(outcome.tokens_after / call.job.factor)
             return outcome.raws
-        session.sent = round(call.job.usage.total / call.job.factor)
+        if track.record is None and not track.unjudged:
+            return call.messages
+        raws, entries = track.outgoing(call.messages)
         if track.unjudged:
-            mended = mend(call.job.reader, *track.outgoing(call.messages))
+            mended = mend(call.job.reader, raws, entries)
             if mended.sentences:
                 self._journal.emit(call.room, warning("repaired_history", "low", "; ".join(mended.sentences)))
-            return mended.raws
-        return call.messages if track.record is None else track.outgoing(call.messages)[0]
+            raws, entries = mended.raws, mended.entries
+        if call.swapped:
+            # As after any fold, nobody knows yet whether the host keeps the list that it is given.
+            session.tracks = [track.handed_out(raws, entries), track]
+        return raws
 
     async def _akeep(self, session_id: str, messages: Sequence[Any]) -> None:
         """Archive a list without a fold, for an adapter that is about to rewrite the only other copy of it."""

@@ -49,7 +49,6 @@ def _state(value: str) -> str:
     return value
 
 
-
 class ProxyPolicy(Section):
     """Where the proxy listens, where it sends what it gets, and what it holds at most."""
 

@@ -12,8 +12,9 @@ from ._fit import Fitted
 from ._job import Job, Outcome
 from ._messages import History
 from ._plan import Plan
+from ._session import Prepared
 
-__all__ = ["cannot_fit", "decided", "estimated", "layers", "pruned"]
+__all__ = ["cannot_fit", "decided", "estimated", "layers", "pruned", "swapped"]
 
 
 def estimated(job: Job) -> Emit:
@@ -68,6 +69,24 @@ def pruned(job: Job, outcome: Outcome, plan: Plan, history: History) -> Emit:
     if job.note is not None:
         data["note"] = job.note
     return Emit("compact.pruned_messages", data)
+
+
+def swapped(job: Job, prepared: Prepared) -> Emit:
+    """What a fold that was made ahead of need leaves of this list, which has grown since."""
+    outcome = prepared.outcome
+    assert outcome.plan is not None
+    assert outcome.history is not None
+    told = pruned(job, outcome, outcome.plan, outcome.history).data
+    messages, tokens = len(job.outgoing()[1]), job.usage.total
+    data = {
+        **told,
+        "messages_before": messages,
+        "messages_after": messages - told["messages_before"] + told["messages_after"],
+        "tokens_before": tokens,
+        "tokens_after": tokens - told["tokens_before"] + told["tokens_after"],
+        "waited": round(prepared.waited, 6),
+    }
+    return Emit("compact.pruned_messages", data, duration=prepared.waited)
 
 
 def layers(history: History, plan: Plan) -> dict[str, int]:

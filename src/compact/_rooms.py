@@ -12,11 +12,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 from ._events import Event
 from ._session import Session
 from ._turnstile import Turnstile
 from .errors import ConfigError, ManagerClosed
+
+if TYPE_CHECKING:
+    from ._prepare import Preparation
 
 __all__ = ["HOT_SESSIONS", "Room", "Rooms"]
 
@@ -27,7 +31,7 @@ HOT_SESSIONS = 512
 class Room:
     """A session in memory: its turnstile, its events not yet written, and the changes it has acknowledged."""
 
-    __slots__ = ("events", "generation", "said", "session", "turnstile", "users")
+    __slots__ = ("events", "generation", "preparation", "said", "session", "turnstile", "users")
 
     def __init__(self, session_id: str) -> None:
         self.session = Session(session_id)
@@ -38,6 +42,14 @@ class Room:
         """When the newest event was."""
         self.users = 0
         """Who is inside or on the way in; a room in use does not give way."""
+        self.preparation: Preparation | None = None
+        """The fold that is being made ahead of need, or was and waits to be used."""
+
+    def give_up(self) -> None:
+        """Whatever was made ahead of need is not wanted any more."""
+        if self.preparation is not None:
+            self.preparation.give_up()
+            self.preparation = None
 
 
 class Rooms:

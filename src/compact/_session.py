@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ._entries import Entry, Memory, Reader, Record
+from ._entries import KEPT_RECORDS, Entry, Memory, Reader, Record
 from ._fidelity import Report
 from ._messages import History
 from ._meter import Tally
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._job import Outcome
     from ._plan import Plan
 
-__all__ = ["FoldRecord", "Ledger", "Session"]
+__all__ = ["FoldRecord", "Ledger", "Prepared", "Session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,19 @@ class Ledger:
     """The newest transcript, fold and undo that this process knows of: others mean that somebody else wrote."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A fold that was made ahead of need: its transcript is archived, and nobody knows of it yet."""
+
+    outcome: Outcome
+    fold: FoldRecord
+    record: Record
+    shadow: Session
+    """What the fold was made on."""
+    waited: float = 0.0
+    """Seconds that the call which uses it had to wait for it."""
+
+
 class Session:
     """Everything remembered of one session. Its lock is the manager's business."""
 
@@ -75,6 +88,8 @@ class Session:
         self.sent = 0
         self.unseen = 0
         """Tokens the provider counts that we never see: tools or instructions the host does not pass."""
+        self.prepare_from = 0
+        """Tokens below which no fold is made ahead of need: something new must have come since the last one."""
         self.pressed = False
         self.failed_at: tuple[bytes, ...] | None = None
         """The messages of a fold whose answers could not be used: nobody asks again until something new can fold."""
@@ -152,19 +167,69 @@ class Session:
 
     def commit(self, track: Track, fold: FoldRecord, record: Record, outcome: Outcome) -> None:
         """A fold has left: follow both the list the host has and the one it was given."""
-        for entry in outcome.entries:
-            if entry.summary:
-                self.memory.sign(entry.message, entry.position)
-        self.step, self.version = fold.step, fold.version
-        self.ledger.in_force = fold.step
-        if self.folds and (report := self.folds[-1].report):
-            self.folds[-1] = replace(self.folds[-1], report=report.in_short())
-        self.folds.append(fold)
-        self.memory.remember(record)
-        self.memory.gone_calls |= outcome.abandoned
+        self._know(fold, record, outcome)
         rounds = rounds_of(outcome.entries)
         track.attach(record, record.size)
         track.rest_here(rounds)
         given = Track.given(outcome.raws, outcome.entries, track.next_position, self.memory)
         given.rest_here(rounds)
         self.tracks = [given, track]
+
+    def _know(self, fold: FoldRecord, record: Record, outcome: Outcome) -> None:
+        for entry in outcome.entries:
+            if entry.summary:
+                self.memory.sign(entry.message, entry.position)
+        self.memory.remember(record)
+        self.memory.gone_calls |= outcome.abandoned
+        self._in_force(fold)
+
+    def _in_force(self, fold: FoldRecord) -> None:
+        self.step, self.version = max(self.step, fold.step), max(self.version, fold.version)
+        self.ledger.in_force = fold.step
+        if self.folds and (report := self.folds[-1].report):
+            self.folds[-1] = replace(self.folds[-1], report=report.in_short())
+        self.folds.append(fold)
+
+    # -- folds made elsewhere ----------------------------------------------------------------------------------------
+
+    def shadow(self, reader: Reader) -> Session:
+        """The session as it is now, for a fold that is made beside it. It reads what this one remembers."""
+        other = Session(self.id)
+        other.step, other.version, other.memory, other.reader = self.step, self.version, self.memory, reader
+        other.folds, other.ledger = list(self.folds), replace(self.ledger)
+        other.pressed, other.failed_at, other.warned = self.pressed, self.failed_at, {*self.warned, "cannot_fit"}
+        return other
+
+    def still(self, shadow: Session) -> bool:
+        """Whether no fold was made, undone or learned of since the shadow was taken."""
+        return (self.version, self.ledger.in_force) == (shadow.version, shadow.ledger.in_force)
+
+    def claim(self, prepared: Prepared) -> None:
+        """The archive is about to be told of a fold made ahead: it belongs to the transcript written then."""
+        made = prepared.shadow.ledger
+        self.ledger.transcript, self.ledger.previous = made.transcript, made.previous
+
+    def swap_in(self, prepared: Prepared) -> None:
+        """A fold made ahead is in force from now on, wherever a list begins with what it consumed."""
+        self._know(prepared.fold, prepared.record, prepared.outcome)
+        for track in self.tracks:
+            track.look_again()
+
+    def adopt(self, fold: FoldRecord, record: Record, gone_calls: Iterable[str]) -> FoldRecord | None:
+        """Know a fold that another process made. Of two folds of the same messages that one stays; returns ours.
+
+        A fold of fewer messages than one of ours is known too, and ours stays in force.
+        """
+        same = [known for known in self.memory.records if known.reach_chain == record.reach_chain]
+        lost = next((fold for fold in self.folds if fold.step in {known.step for known in same}), None)
+        others = [known for known in self.memory.records if known not in same]
+        at = 1 + max((i for i, known in enumerate(others) if known.reach <= record.reach), default=-1)
+        self.memory.records = [*others[:at], record, *others[at:]][-KEPT_RECORDS:]
+        self.memory.gone_calls |= set(gone_calls)
+        self.folds = [known for known in self.folds if known is not lost]
+        self.step, self.version = max(self.step, fold.step), max(self.version, fold.version)
+        if at == len(others):
+            self._in_force(fold)
+        for track in self.tracks:
+            track.look_again()
+        return lost

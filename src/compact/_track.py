@@ -83,6 +83,13 @@ class Track:
         track._recount()
         return track
 
+    def handed_out(self, raws: list[Any], entries: list[Entry]) -> Track:
+        """The track of this list as it goes out, with the fold in place that stands for its beginning."""
+        track = Track.given(raws, entries, self.next_position, self._memory)
+        track.base, track.rounds = min(len(self.head), len(entries)), self.rounds
+        track._recount()
+        return track
+
     def clone(self) -> Track:
         """A copy to look at without leaving a trace."""
         other = Track(self._memory)
@@ -230,14 +237,27 @@ class Track:
         self.searched = all(record.reach <= len(self.entries) for record in self._memory.records)
         self._place()
         for record in reversed(self._memory.records):
-            kept = _kept(record.slots)
-            for size, chain in ((record.size, record.chain), (record.reach, record.reach_chain)):
-                if self._begins(size, chain, kept) and not self._pins_lost(kept, size):
-                    self.attach(record, size)
-                    self.base = max(self.base, size)
-                    self._recount()
-                    self.rounds = rounds_of(self.head)
-                    return
+            if size := self.begins_with(record):
+                self.attach(record, size)
+                self.base = max(self.base, size)
+                self._recount()
+                self.rounds = rounds_of(self.head)
+                return
+
+    def begins_with(self, record: Record) -> int:
+        """How many messages a fold can stand in for: all it knew, or those up to the last that folded, or none."""
+        kept = _kept(record.slots)
+        for size, chain in ((record.size, record.chain), (record.reach, record.reach_chain)):
+            if self._begins(size, chain, kept) and not self._pins_lost(kept, size):
+                return size
+        return 0
+
+    def look_again(self) -> None:
+        """The session knows other folds than before: the one that stands for this beginning is to be found again."""
+        if self.record is not None:
+            self._start_over()
+            self._recount()
+        self.searched = False
 
     def _place(self) -> None:
         """Give the messages of a list that stood around an archived fold the positions they had."""

@@ -37,6 +37,8 @@ class Lines:
     budget: int
     share: int | None = None
     threshold: int | None = None
+    prepare: int | None = None
+    """Where a fold is made ahead of need."""
 
     @property
     def trigger(self) -> int:
@@ -64,7 +66,8 @@ def lines_for(policy: Policy, window: int, *, reserve_output: int | None = None)
     # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not above 7.
     share = min(ceil(round(policy.trigger_pct * window, 6)), budget) if policy.trigger_pct else None
     threshold = min(policy.token_threshold, budget) if policy.token_threshold else None
-    return Lines(window, budget, share, threshold)
+    prepare = ceil(round(policy.prepare_pct * window, 6)) if policy.prepare_pct else None
+    return Lines(window, budget, share, threshold, prepare)
 
 
 def decide(usage: Usage, counters: Counters, policy: Policy, lines: Lines, *, forced: str | None = None) -> Decision:

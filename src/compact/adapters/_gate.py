@@ -132,9 +132,7 @@ class Gate:
         if trace is not None and self.manager.session(session_id).folds:
             trace.get_current_span().set_attribute("gen_ai.conversation.compacted", True)
 
-    def _asked(
-        self, model: str | None, reserve_output: int | None, known_window: int | None = None
-    ) -> dict[str, Any]:
+    def _asked(self, model: str | None, reserve_output: int | None, known_window: int | None = None) -> dict[str, Any]:
         """A window that was configured holds for every model of the host; otherwise each has its own.
 
         Some hosts ask for as much output as a window holds. No more than half of it is kept free for that.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
@@ -99,17 +99,25 @@ class Conversations:
             return None
         return await self._told(exchange, weight, chain, session, known, outgoing)
 
-    async def lightest(self, exchange: Exchange, weight: Weight, refusal: str) -> Folded | None:
-        """What to send once more when the provider said that the request is too long; None when there is no way out."""
-        named = window_named(refusal)
-        await self._learn(exchange, named or weight.total)
+    async def lightest(self, exchange: Exchange, weight: Weight, refusal: str, refused: Folded | None) -> Folded | None:
+        """What to send once more when the provider said that the request is too long; None when there is no way out.
+
+        `refused` is what was sent in the place of the request, if anything was.
+        """
+        sent, reserve, named = refused.after if refused else weight.total, weight.reserve or 0, window_named(refusal)
+        # By our count the window may be smaller than its name: what was refused is above it.
+        await self._learn(exchange, min(named or sent + reserve, sent + reserve))
         chain = self._chain(exchange)
         session, known = await self._recognise(exchange, chain)
         # The provider may count more than we do.
-        limit = named * 3 // 4 - (weight.reserve or 0) if named else 0
+        limit = named * 3 // 4 - reserve if named else 0
         _remember(self._newest, session, exchange)
         outgoing = await asyncio.to_thread(
-            self._gate.smaller, session, exchange.body.messages, limit if limit > 0 else None, **self._asked(exchange)
+            self._gate.smaller,
+            session,
+            exchange.body.messages,
+            limit if 0 < limit < sent * 3 // 4 else None,
+            **self._asked(exchange),
         )
         if outgoing is None:
             return None
@@ -153,21 +161,22 @@ class Conversations:
         kind: Literal["new", "prepared", "replayed", "recovered"] = "replayed"
         if newest is not None and newest.step != self._published.get(session, known):
             kind = "recovered" if recovered else "prepared" if "prepare" in newest.reasons else "new"
-            if not await self._published_first(session, chain):
+            if not await self._published_first(session, chain, outgoing):
                 outgoing = await self._sent(exchange, weight, session)
         model = exchange.model or self._manager.config.model
         after = self._scales.after(weight, exchange.endpoint, exchange.body, model, outgoing)
         content = exchange.body.carrying(outgoing)
         return Folded(content, session, newest.step if newest else 0, kind, weight.total, after)
 
-    async def _published_first(self, session: str, chain: list[bytes]) -> bool:
-        """Let others find the newest fold of a session; False when somebody was first, whose fold is ours now."""
+    async def _published_first(self, session: str, chain: list[bytes], outgoing: Sequence[Any]) -> bool:
+        """Let others find the newest fold of a session; False when another one is ours now: somebody was first, or
+        what travels reads otherwise, because a secret in it was redacted. All proxies send the same."""
         value = self._manager._fold_known(session)
         if value is None or not 0 < value["reach"] <= len(chain):
             return True
         ours = json.dumps(value).encode()
         winner = await self._state.claim(_fold_key(chain[value["reach"] - 1]), ours)
-        if winner == ours:
+        if winner == ours and all(one["message"] in outgoing for one in value["made"]):
             _remember(self._published, session, value["step"])
             return True
         return not await self._adopt(session, json.loads(winner))

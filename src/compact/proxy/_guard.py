@@ -25,7 +25,7 @@ from ._operations import Operations
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Guard"]
+__all__ = ["LONGEST_HEAD", "Guard"]
 
 _NEEDED = (
     "This proxy needs its token: put it into the base URL, http://HOST:PORT/~TOKEN/v1, or send it as the header "
@@ -40,8 +40,9 @@ _OFFER = (
     "The request has a body and offers to go on in another protocol, at which its body gets lost: use HTTP/1.1 alone; "
     "in Java, HttpClient.newBuilder().version(HTTP_1_1)."
 )
-_LONGEST_HEAD = 65_536
-_HEAD = f"The headers have more than {_LONGEST_HEAD:,} bytes."
+LONGEST_HEAD = 65_536
+"""Bytes of a request before its body."""
+_HEAD = f"The headers have more than {LONGEST_HEAD:,} bytes."
 _UPGRADE = "This proxy speaks HTTP, with streams as server-sent events, and no WebSocket: use the HTTP transport."
 
 
@@ -111,7 +112,7 @@ def _unsafe(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[int, str] | N
             return 400, _CODING
     if b"upgrade" in headers and (b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"):
         return 400, _OFFER
-    if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > _LONGEST_HEAD:
+    if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > LONGEST_HEAD:
         return 431, _HEAD
     return None
 

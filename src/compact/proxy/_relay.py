@@ -138,7 +138,7 @@ class Relay:
         reply = await self._sent(scope, target, content, folded, exchange)
         try:
             if exchange is not None and (refusal := await reply.too_long()):
-                lightest = await self._lighter(exchange, refusal)
+                lightest = await self._lighter(exchange, refusal, folded)
                 if lightest is not None:
                     await reply.close()
                     folded = lightest
@@ -161,13 +161,15 @@ class Relay:
             raise Refused(400, f"x-compact-session has {len(named)} characters; the most is {_LONGEST_NAME}.")
         return Exchange(endpoint, body, credential, named or None)
 
-    async def _lighter(self, exchange: Exchange, refusal: str | None = None) -> Folded | None:
+    async def _lighter(
+        self, exchange: Exchange, refusal: str | None = None, refused: Folded | None = None
+    ) -> Folded | None:
         """What to send in the place of a request, or once more after a refusal; None when it stays as it is."""
         conversations = self._conversations
         try:
             weight = await conversations.weigh(exchange, exactly=refusal is not None)
             if refusal is not None:
-                return await self._finished(conversations.lightest(exchange, weight, refusal))
+                return await self._finished(conversations.lightest(exchange, weight, refusal, refused))
             return await self._finished(conversations.lighter(exchange, weight)) if weight.may_be_due else None
         except CompactError as error:
             self._operations.say("error", "sent_unchanged", error=f"{type(error).__name__}: {error}")

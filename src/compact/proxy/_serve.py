@@ -26,7 +26,7 @@ from .._manager import CompactManager
 from ..config import CompactConfig
 from ..errors import ConfigError
 from ._app import Proxy
-from ._guard import Guard
+from ._guard import LONGEST_HEAD, Guard
 from ._operations import Operations
 
 __all__ = ["running", "serve"]
@@ -37,8 +37,6 @@ _NO_UPSTREAM = (
 )
 
 
-_LONGEST_HEAD = 65_536
-"""Bytes of a request before its body."""
 _OFFER = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.IGNORECASE)
 """Java's client offers HTTP/2 with every request; a parser that sees the offer loses the body."""
 
@@ -80,8 +78,8 @@ else:
             if self._head >= 0 and not self.transport.is_closing():
                 self._head += len(data)
                 self._wait()
-                if self._head > _LONGEST_HEAD:
-                    self.send_400_response(f"The head of the request has more than {_LONGEST_HEAD} bytes.")
+                if self._head > LONGEST_HEAD:
+                    self.send_400_response(f"The head of the request has more than {LONGEST_HEAD} bytes.")
 
         def _wait(self) -> None:
             if self.cycle is None or self.cycle.response_complete:
