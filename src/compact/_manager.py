@@ -328,6 +328,10 @@ class CompactManager(Keeper):
         value = travel_value(self._rooms.look(session_id).session)
         return None if value is None else own_fields(self._redactor.redact(plain(value)), value)
 
+    def _has_fold(self, session_id: str, step: int) -> bool:
+        """Whether a session in memory can replay this fold."""
+        return any(record.step == step for record in self._rooms.look(session_id).session.memory.records)
+
     def _adopt_fold(self, session_id: str, value: Mapping[str, Any]) -> None:
         """Know a fold as if this process had made it. Of two folds of the same messages, this one stays."""
         with self._rooms.turn(session_id) as room:

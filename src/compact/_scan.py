@@ -11,6 +11,7 @@ its unit, something quoted) is looked for in the text itself, with expressions t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 __all__ = ["Found", "facts_in", "scan"]
@@ -20,6 +21,8 @@ Found = tuple[str, str, int]
 
 LONGEST = 200
 """A token longer than this is no name for anything: it is data."""
+_SENTENCE = 400
+"""Characters up to which a text is read once."""
 
 _TOKEN = re.compile(r"(?:[^\s\"'`<>()\[\]{},;|=\\]|(?<=\d),(?=\d{3}))+")
 _PLAIN = re.compile(r"[^\W\d_]?[^\W\d_A-Z]*(?:['’-][^\W\d_A-Z]+)*[.:!?…*-]*")
@@ -79,8 +82,18 @@ def facts_in(token: str) -> tuple[tuple[str, str], ...]:
     return ((kind, word.rstrip("/") if kind == "path" and len(word) > 3 else word),)
 
 
-def scan(text: str) -> list[Found]:
+def scan(text: str) -> Sequence[Found]:
     """The facts in a text, by where they begin."""
+    return _scan_again(text) if len(text) <= _SENTENCE else _scan(text)
+
+
+@lru_cache(maxsize=1 << 12)
+def _scan_again(text: str) -> Sequence[Found]:
+    """The same for a sentence: a summary that is carried on has it in every fold."""
+    return _scan(text)
+
+
+def _scan(text: str) -> Sequence[Found]:
     found: list[Found] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
@@ -92,4 +105,4 @@ def scan(text: str) -> list[Found]:
         value = str(match.group(match.lastindex or 0)).strip()
         if " " in value or not value.isalpha():
             found.append(("quoted", value, match.start() + 1))
-    return found
+    return tuple(found)

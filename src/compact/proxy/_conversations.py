@@ -198,7 +198,7 @@ class Conversations:
         """The session of a request, and the step of the fold that is known of it, which the manager knows then too."""
         found = await self._state.first([_fold_key(link) for link in reversed(chain)])
         fold = _read(found[1]) if found else None
-        if fold is not None and await self._adopt(fold["session_id"], fold):
+        if fold is not None and (self._has(fold) or await self._adopt(fold["session_id"], fold)):
             return fold["session_id"], fold["step"]
         if exchange.named:
             return f"{exchange.named}-{exchange.credential.hex()[:8]}", 0
@@ -206,6 +206,11 @@ class Conversations:
         session = session or f"proxy-{chain[-1].hex()[:16]}"
         _remember(self._begun, chain[-1], session)
         return session, 0
+
+    def _has(self, fold: Mapping[str, Any]) -> bool:
+        """Whether a fold that somebody published is ours already, or was adopted."""
+        session, step = fold["session_id"], fold["step"]
+        return self._published.get(session) == step and self._manager._has_fold(session, step)
 
     async def _adopt(self, session: str, fold: Mapping[str, Any]) -> bool:
         """Know a fold that somebody published; False when it cannot be read, which costs a summary."""
