@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -47,7 +48,19 @@ class Server:
     """By how much it counts more than everybody else."""
     busy: int = 0
     """How many requests it turns away before it answers one."""
+    broken: str = ""
+    """A model that it cannot reach."""
+    says: str | Callable[[dict[str, Any]], str] = "Understood."
+    """What every model says without a play, whatever it is asked or to this body."""
+    names_window: bool = True
+    """Whether a refusal tells how much would have been accepted."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    raw: list[bytes] = field(default_factory=list)
+    """The same, as they came."""
+    keys: list[str] = field(default_factory=list)
+    """With which credential each came."""
+    sizes: list[int] = field(default_factory=list)
+    """The tokens of each that was for a model."""
     refused: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -55,7 +68,7 @@ class Server:
         """The tokens of a request."""
         system = body.get("system") or body.get("instructions") or ""
         system = system if isinstance(system, str) else "".join(block["text"] for block in system)
-        total = sum(message_tokens(DIALECTS[dialect].read(raw), TALLY) for raw in messages) + TALLY.count(system)
+        total = sum(_weight(dialect, json.dumps(raw)) for raw in messages) + TALLY.count(system)
         return round(self.inflation * (total + tools_tokens(body.get("tools"), TALLY, "gpt-4o")))
 
     def complaint(self, dialect: str, messages: list[Any], size: int, headers: Any) -> tuple[str, str] | None:
@@ -64,6 +77,8 @@ class Server:
             return "unknown_parameter", "Unknown parameter."
         if found := problems(dialect, messages):
             return "invalid_value", "; ".join(found)
+        if size > self.window and not self.names_window:
+            return "context_length_exceeded", "The prompt is too long for the context length of this model."
         if size > self.window and dialect == "anthropic":
             return "invalid_request_error", f"prompt is too long: {size} tokens > {self.window} maximum"
         if size > self.window:
@@ -73,29 +88,40 @@ class Server:
 
     def answer(self, path: str, body: dict[str, Any], headers: Any) -> tuple[int, Any]:
         """Status, and the answer or the events of its stream."""
-        self.bodies.append(body)
         if self.busy > 0:
             self.busy -= 1
             return 503, {"type": "error", "error": {"type": "overloaded_error", "message": "Later."}}
         api = next((api for api in APIS.values() if path.endswith(api.ends)), None)
+        if body.get("model") == self.broken:
+            return 500, {"type": "error", "error": {"type": "api_error", "message": "Something is broken."}}
         if api is None:
             return 200, {"object": "list", "data": [{"embedding": [0.5]}], "input_tokens": 7}
         messages = body[api.field]
         messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         size = self.size(api.dialect, body, messages)
+        self.sizes.append(size)
         if complaint := self.complaint(api.dialect, messages, size, headers):
             self.refused.append(complaint[1])
             error = {"type": "invalid_request_error", "code": complaint[0], "message": complaint[1], "param": None}
             return 400, {"type": "error", "error": error}
-        step = self.play.answer(api.dialect, messages, body.get("tools", ())) if self.play else Step("Understood.")
+        if self.play:
+            step = self.play.answer(api.dialect, messages, body.get("tools", ()))
+        else:
+            step = Step(self.says if isinstance(self.says, str) else self.says(body))
         whole = api.answer(step, size, len(self.bodies))
         return 200, list(api.events(whole, body)) if body.get("stream") else whole
+
+
+@lru_cache(20_000)
+def _weight(dialect: str, message: str) -> int:
+    """The tokens of a message, which comes again and again."""
+    return message_tokens(DIALECTS[dialect].read(json.loads(message)), TALLY)
 
 
 @contextmanager
 def serving(**settings: Any) -> Iterator[Server]:
     """The provider on a port of this machine."""
-    server = Server(**settings)
+    server, lock = Server(**settings), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -103,7 +129,12 @@ def serving(**settings: Any) -> Iterator[Server]:
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            raw = self.rfile.read(int(self.headers["content-length"]))
+            body = json.loads(raw)
+            with lock:
+                server.raw.append(raw)
+                server.bodies.append(body)
+                server.keys.append(self.headers["x-api-key"] or self.headers["authorization"] or "")
             status, said = server.answer(self.path.partition("?")[0], body, self.headers)
             events = isinstance(said, list)
             named = (f"event: {each['type']}\n" if "type" in each else "" for each in said) if events else ()
@@ -128,8 +159,13 @@ def serving(**settings: Any) -> Iterator[Server]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: Any) -> None:
+            """A client that left before the end is no news."""
+
+    http = Quiet(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=http.serve_forever, args=(0.05,))
     thread.start()
     server.url = f"http://127.0.0.1:{http.server_address[1]}"
@@ -344,9 +380,10 @@ APIS: dict[str, Any] = {"chat": Chat(), "responses": Responses(), "messages": An
 each_api = pytest.mark.parametrize("api", APIS.values(), ids=APIS)
 
 
-def client_of(api: Any, server: Server) -> Any:
-    """The provider's own client, talking to the server; to be entered."""
-    return _made(api, server, "")
+def client_of(api: Any, server: Any, *, key: str = "none", told: list[Any] | None = None) -> Any:
+    """The provider's own client, talking to the server; to be entered. `told` gets the headers of every answer."""
+    hooks = {} if told is None else {"event_hooks": {"response": [lambda answer: told.append(answer.headers)]}}
+    return _made(api, server, "", key, **hooks)
 
 
 def async_client_of(api: Any, server: Server) -> Any:
@@ -354,15 +391,15 @@ def async_client_of(api: Any, server: Server) -> Any:
     return _made(api, server, "Async")
 
 
-def _made(api: Any, server: Server, prefix: str) -> Any:
+def _made(api: Any, server: Any, prefix: str, key: str = "none", **transport: Any) -> Any:
     import anthropic
     import openai
 
     package, name = (openai, "OpenAI") if api.package == "openai" else (anthropic, "Anthropic")
     # There is nothing to verify on a loopback, and reading the certificates is most of what a client costs.
-    http = getattr(package, f"Default{prefix}HttpxClient")(verify=False)
+    http = getattr(package, f"Default{prefix}HttpxClient")(verify=False, **transport)
     made = getattr(package, f"{prefix}{name}")
-    return made(base_url=f"{server.url}{api.root}", api_key="none", max_retries=0, http_client=http)
+    return made(base_url=f"{server.url}{api.root}", api_key=key, max_retries=0, http_client=http)
 
 
 async def ask(api: Any, client: Any, way: str, messages: list[Any], **more: Any) -> Any:
@@ -379,14 +416,26 @@ async def ask(api: Any, client: Any, way: str, messages: list[Any], **more: Any)
         return await api.final(stream)
 
 
-async def converse(api: Any, client: Any, way: str, play: Play) -> list[Any]:
-    """An agent as people write it on a plain client: the history is a list that grows."""
+async def converse(api: Any, client: Any, way: str, play: Play, *, untyped: bool = False) -> list[Any]:
+    """An agent as people write it on a plain client: the history is a list that grows.
+
+    With `untyped` the list is JSON beside what the clients know: the rest they walk anew at every call, all of it,
+    which for a long list takes most of the time.
+    """
     messages = api.opening()
     for turn in play.rounds:
         messages.append({"role": "user", "content": turn.user})
         calls: Any = True
         while calls:
-            said, calls = api.said(await ask(api, client, way, messages))
+            listed, beside = ([], {"extra_body": {api.field: messages}}) if untyped else (messages, {})
+            said, calls = api.said(await ask(api, client, way, listed, **beside))
             results = [(call, play.result(name, given)) for call, name, given in calls]
-            messages += [*said, *(api.results(results) if results else ())]
+            messages += [*(as_json(said) if untyped else said), *(api.results(results) if results else ())]
     return messages
+
+
+def as_json(said: Any) -> Any:
+    """A client's objects as a provider takes them back."""
+    own = ("parsed", "parsed_arguments")
+    text = json.dumps(said, default=lambda model: model.to_dict(mode="json"))
+    return json.loads(text, object_hook=lambda one: {k: v for k, v in one.items() if k not in own and v is not None})

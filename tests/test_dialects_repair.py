@@ -351,7 +351,11 @@ def test_a_screen_nobody_saw_becomes_a_note() -> None:
     dialect = DIALECTS[RESPONSES]
     items = ({"type": "computer_call", "call_id": "a", "action": {"type": "wait"}}, {"role": "user", "content": "hi"})
     mended, _ = dialect.repair([dialect.read(raw) for raw in items])
-    assert {"role": "assistant", "content": f'[computer_call: {{"type":"wait"}}] {NO_RESULT}'} == mended[0].raw
+    assert {
+        "type": "message",
+        "role": "assistant",
+        "content": f'[computer_call: {{"type":"wait"}}] {NO_RESULT}',
+    } == mended[0].raw
 
 
 @pytest.mark.spec("T22")

@@ -71,8 +71,8 @@ class ResponsesDialect:
         return guarded(lambda fields: _read(raw, fields), raw)
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:
-        """An assistant message in its short form, wherever it stands."""
-        return {"role": "assistant", "content": text}
+        """An assistant message in its short form, wherever it stands; with its type, which some servers insist on."""
+        return {"type": "message", "role": "assistant", "content": text}
 
     def clip(self, raw: Any, shorten: Callable[[str], str]) -> Any:
         """The output of a tool shortened. A screenshot or an approval has no other legal form and stays."""
@@ -153,7 +153,7 @@ class ResponsesDialect:
         return self._said(orphan_text(message.answers[0].text), message.pinned)
 
     def _said(self, text: str, pinned: bool) -> Message:
-        said: dict[str, Any] = {"role": "assistant", "content": text}
+        said: dict[str, Any] = {"type": "message", "role": "assistant", "content": text}
         return self.read({**said, "meta": {"protected": True}} if pinned else said)
 
     def _never_answered(self, message: Message) -> tuple[Message, list[Message]]:
