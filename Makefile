@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Rewritten tests are kept for the next run, and a plugin that a framework brings along is not loaded for seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -p no:langsmith_plugin
 
-.PHONY: demo test quick lint types parts screens spec bench bench-frameworks fidelity torture redaction recall clean
+.PHONY: demo test quick lint types parts screens spec bench bench-frameworks bench-proxy fidelity torture redaction recall clean
 
 demo: $(BASE)
 	@$(BIN)/python examples/demo.py
@@ -51,12 +51,19 @@ bench-frameworks: $(READY)
 	@$(PIP) --no-deps --upgrade --target $(VENV)/peers 'pydantic-ai-harness>=0.62' 'json-repair>=0.58'
 	@PYTHONPATH=$(VENV)/peers $(BIN)/python benchmarks/frameworks.py
 
+# What LiteLLM's proxy needs besides itself, installed apart: it is there for the comparison only.
+bench-proxy: $(READY) parts
+	@$(PIP) --no-deps --upgrade --target $(VENV)/litellm-proxy apscheduler backoff croniter dnspython email-validator \
+		expression fastapi-sso fastuuid gunicorn httpx2 litellm-proxy-extras oauthlib orjson pynacl python-multipart rq \
+		soundfile tzlocal
+	@$(BIN)/python benchmarks/proxy.py
+
 fidelity: $(READY)
 	@$(BIN)/python benchmarks/summaries.py
 
 torture: $(READY)
 	@$(BIN)/python scripts/torture.py
-	@TORTURE=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_stateful.py tests/test_transcripts.py
+	@TORTURE=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_stateful.py tests/test_transcripts.py tests/test_proxy.py
 
 redaction: $(READY)
 	@$(BIN)/python benchmarks/redaction.py

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import time
+import weakref
 import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
+import httpcore
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 
-from compact import CompactConfig, CompactManager
+from compact import Ask, CompactConfig, CompactManager
 from compact._endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
+from compact.proxy._answers import Listener
 from compact.proxy._body import Body
+from compact.proxy._conversations import Conversations, Exchange, Folded
+from compact.proxy._operations import Operations
+from compact.proxy._relay import Relay
+from compact.proxy._reply import Reply
 from compact.proxy._scales import Scales
+from compact.proxy._state._memory import MemoryState
 from compact.proxy._upstream import Upstream, forwarded
 from compact.testing import chat
 
@@ -230,3 +244,296 @@ def test_a_path_does_not_lead_out_of_the_part_that_is_served(path: bytes) -> Non
     assert below.leaves(path)
     assert not whole.leaves(path)
     assert not below.leaves(b"/v1/files/report..final.json")
+
+
+@pytest.mark.parametrize("beside", [{"tools": "tool"}, {"system": "words"}, {}])
+def test_long_texts_are_not_counted_on_the_event_loop(beside: dict[str, str]) -> None:
+    """Neither messages nor what comes beside them: others get their turn meanwhile."""
+    words = "count me " * 10_000
+    tool = {"name": "look", "description": words, "input_schema": {"type": "object"}}
+    given = {name: [tool] if kind == "tool" else words for name, kind in beside.items()}
+    messages = [{"role": "user", "content": "hello" if beside else words}]
+    body = Body.read(json.dumps({"model": "claude", "messages": messages, **given}).encode(), "messages")
+    assert body is not None
+
+    async def others_ran() -> bool:
+        other = asyncio.create_task(asyncio.sleep(0))
+        await Scales(CompactConfig(max_context_tokens=4_000)).weigh(MESSAGES, body, "claude")
+        return other.done()
+
+    assert asyncio.run(others_ran())
+
+
+def test_a_character_may_be_several_tokens() -> None:
+    """A list of signs that no table knows is long although it has few characters."""
+    messages = [{"role": "user", "content": "\U0001f701\U0001f702\U0001f703" * 120}] * 10
+    body = Body.read(json.dumps({"messages": messages}, ensure_ascii=False).encode(), "messages")
+    assert body is not None
+    config = CompactConfig(max_context_tokens=6_000)
+    assert len(body.text) < config.trigger_line
+    assert asyncio.run(Scales(config).weigh(CHAT, body, "gpt-4o")).may_be_due
+
+
+@pytest.mark.parametrize(
+    ("window", "asked", "reserve", "due"),
+    [(2_000, 10**9, 250, True), (1_400, 10**9, 0, False), (4_000, -1, 0, True), (2_000, None, None, True)],
+)
+def test_a_window_with_little_room(window: int, asked: int | None, reserve: int | None, due: bool) -> None:
+    """Room for messages is left where there is any; where there is none, nothing is due."""
+    fields = {"max_tokens": asked, "messages": chat("u" * 20, words=200)}
+    body = Body.read(json.dumps(fields).encode(), "messages")
+    assert body is not None
+    weight = asyncio.run(Scales(CompactConfig(max_context_tokens=100_000)).weigh(CHAT, body, "gpt-4o", window))
+    assert (reserve, due) == (weight.reserve, weight.may_be_due)
+
+
+# -- conversations -----------------------------------------------------------------------------------------------------
+
+
+class Numbered:
+    """A summarizer that says how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def __call__(self, ask: Ask) -> str:
+        self.asked += 1
+        return f"## Progress\nAll is well so far, says number {self.asked}."
+
+
+@contextmanager
+def several(state: Any = None, summarizer: Any = None, **sections: Any) -> Iterator[Conversations]:
+    """The conversations of a proxy with a window of 4,000 tokens."""
+    config = CompactConfig(
+        max_context_tokens=4_000,
+        policy={"hard_cap_buffer": 200, "keep_recent_turns": 1},
+        summary={"min_score": 0},
+        storage={"adapter": "none"},
+        **sections,
+    )
+    with CompactManager(config, summarizer=summarizer) as manager:
+        yield Conversations(manager, state or MemoryState(ttl=60), "http://up.test")
+
+
+def request_of(first: int = 0, rounds: int = 9, named: str | None = None, path: str = "/v1/chat") -> Exchange:
+    """A request that is too long for the window when it has nine rounds."""
+    messages = chat("s" + "utr" * rounds + "u", words=120, first=first)
+    body = Body.read(json.dumps({"model": "gpt-4o", "messages": messages}).encode(), "messages")
+    assert body is not None
+    return Exchange(CHAT, body, b"somebody", path, named)
+
+
+async def folded(conversations: Conversations, exchange: Exchange) -> Folded:
+    weight = await conversations.weigh(exchange)
+    made = await conversations.lighter(exchange, weight)
+    assert made is not None
+    return made
+
+
+def test_branches_of_one_session_keep_their_folds() -> None:
+    """Two lists under one name in turn: each is given its own fold, here and at a proxy that shares the state."""
+    state, model = MemoryState(ttl=60), Numbered()
+    with several(state, model) as one, several(state, model) as other:
+
+        async def taken() -> list[tuple[str, int, bool]]:
+            asked = [(one, 0), (one, 300), (one, 0), (one, 300), (other, 0), (other, 300), (one, 0)]
+            made = [(await folded(proxy, request_of(first, named="main")), first) for proxy, first in asked]
+            return [(each.kind, each.step, b"number %d" % (1 + first // 300) in each.content) for each, first in made]
+
+        again = [("replayed", 1, True), ("replayed", 2, True)]
+        assert [("new", 1, True), ("new", 2, True), *again, *again, again[0]] == asyncio.run(taken())
+    assert 2 == model.asked
+
+
+def test_names_that_look_like_secrets_stay_apart() -> None:
+    """A name is redacted in what travels; the conversation keeps its session all the same."""
+    with several() as proxy:
+        for name in ("sk-proj-" + "a1B2c3D4" * 6, "sk-proj-" + "e5F6g7H8" * 6):
+            one, again = (asyncio.run(folded(proxy, request_of(named=name))) for _ in range(2))
+            assert ("new", "replayed") == (one.kind, again.kind)
+            assert one.session == again.session
+            assert one.session.startswith(name)
+
+
+def test_a_session_of_ours_is_no_secret() -> None:
+    """Its hash may look like one to a user's pattern, and must not be the same for all then."""
+    with several(redaction={"patterns": ["proxy-[0-9a-f]+"]}) as proxy:
+        made = [asyncio.run(folded(proxy, request_of(first))) for first in (0, 300, 0, 300)]
+    assert [one.session for one in made[:2]] == [one.session for one in made[2:]]
+    assert 2 == len({one.session for one in made})
+
+
+def test_what_a_refusal_teaches() -> None:
+    """A window that is named, for that path alone and for a while; nothing without words, or with odd numbers."""
+    state, short = MemoryState(ttl=60), request_of(rounds=5)
+
+    async def window_after(refusal: str, exchange: Exchange = short) -> int:
+        with several(state) as proxy:
+            weight = await proxy.weigh(exchange, exactly=True)
+            assert await proxy.lightest(exchange, weight, refusal, None) is not None
+            return (await proxy.weigh(exchange)).window
+
+    async def window_known(exchange: Exchange) -> int:
+        with several(state) as proxy:
+            return (await proxy.weigh(exchange)).window
+
+    assert 4_000 == asyncio.run(window_after(""))
+    assert 4_000 > asyncio.run(window_after("too long, limit of 20", request_of(rounds=5, path="/odd"))) > 20
+    assert 2_000 == asyncio.run(window_after("maximum context length is 2,000 tokens"))
+    assert 2_000 == asyncio.run(window_known(short))
+    assert 4_000 == asyncio.run(window_known(request_of(rounds=5, path="/openai/deployments/large/chat")))
+    with several() as proxy:
+        asyncio.run(state.put(proxy._limit_key(short), json.dumps([2_000, time.time() - 1]).encode()))
+    assert 4_000 == asyncio.run(window_known(short)), "it is believed for ever"
+
+
+def test_a_body_that_is_refused_by_its_bytes_names_no_window() -> None:
+    """413 is about bytes; 400 in the words of a provider is about tokens."""
+    said = b'{"error": {"code": "context_length_exceeded", "message": "maximum context length is 2000 tokens"}}'
+    for status, content, text in ((413, b"<title>413 Too Large</title>", ""), (400, said, said.decode())):
+        reply = Reply(httpcore.Response(status, content=content))
+        assert text == asyncio.run(reply.too_long())
+
+
+def test_those_who_wait_for_a_fold_do_not_hold_it_up() -> None:
+    """A fold needs threads to go on; requests that were refused wait for it, however many they are."""
+
+    async def all_done() -> int:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def model(ask: Ask) -> str:
+            asked.set()
+            await go.wait()
+            return "## Progress\nAll is well."
+
+        with several(summarizer=model) as proxy:
+            folding = asyncio.create_task(folded(proxy, request_of(named="main")))
+            await asked.wait()
+            refused = [request_of(first, 5, "main") for first in (300, 600, 900)]
+            weights = [await proxy.weigh(one, exactly=True) for one in refused]
+            again = [
+                asyncio.create_task(proxy.lightest(one, weight, "too long", None))
+                for one, weight in zip(refused, weights, strict=True)
+            ]
+            await asyncio.sleep(0.2)
+            go.set()
+            async with asyncio.timeout(20):
+                return sum(one is not None for one in await asyncio.gather(folding, *again))
+
+    assert 4 == asyncio.run(all_done())
+
+
+def test_a_state_that_holds_rubbish_costs_a_summary_and_no_fold() -> None:
+    """What cannot be read is nobody's, found or claimed."""
+
+    class Rubbish(MemoryState):
+        async def first(self, keys: Sequence[str]) -> tuple[int, bytes] | None:
+            return 0, b'{"session_id": ["a"], "step": {}}'
+
+        async def claim(self, key: str, value: bytes) -> bytes:
+            return b"nonsense"
+
+    with several(Rubbish(ttl=60)) as proxy:
+        assert "new" == asyncio.run(folded(proxy, request_of())).kind
+
+
+def test_a_request_that_was_answered_is_let_go() -> None:
+    """Ten thousand conversations are remembered by name, not with all that they said."""
+    with several() as proxy:
+        exchange = request_of()
+        asyncio.run(folded(proxy, exchange))
+        kept = weakref.ref(exchange)
+        del exchange
+        gc.collect()
+        assert kept() is None
+
+
+def test_an_odd_answer_is_still_the_clients() -> None:
+    """Whatever stands where the provider's count should be: nothing is raised while it passes."""
+    exchange = request_of()
+    exchange.endpoint = RESPONSES
+    with several() as proxy:
+        proxy._newest["s"] = exchange
+        listener = Listener(proxy, exchange, "s")
+        for answer in (b'{"usage": {"input_tokens": 1}, "output": 5}', b'{"usage": [], "output": [{"type": []}]}'):
+            listener.hear(b"data: " + answer + b"\n")
+        listener.end()
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+async def asked(relay: Relay, exchange: Exchange, *headers: tuple[bytes, bytes], stays: bool = True) -> dict[str, Any]:
+    """What a client gets that sends this, and then stays or leaves; empty when it left."""
+    said: list[Any] = []
+    coming = [{"type": "http.request", "body": exchange.body.text.encode()}]
+
+    async def receive() -> Any:
+        if coming:
+            return coming.pop()
+        await asyncio.sleep(60 if stays else 0.05)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    path = b"/v1/chat/completions"
+    scope = {"type": "http", "method": "POST", "raw_path": path, "query_string": b"", "headers": list(headers)}
+    await relay(scope, receive, send)
+    return dict(said[0]) if said else {}
+
+
+def relay_of(conversations: Conversations) -> Relay:
+    """A relay for one request at a time, to a server that is not there."""
+    upstream = Upstream("http://127.0.0.1:9", timeout=1, connect_timeout=1)
+    return Relay(upstream, conversations, Operations(level="error"), max_body=1 << 20, max_requests=1)
+
+
+def test_folds_of_clients_that_left_are_requests_too() -> None:
+    """Each holds its list: somebody who sends and leaves cannot pile them up."""
+
+    async def statuses() -> list[int]:
+        go = asyncio.Event()
+
+        async def model(ask: Ask) -> str:
+            await go.wait()
+            return "## Progress\nAll is well."
+
+        with several(summarizer=model) as proxy:
+            relay = relay_of(proxy)
+            left = await asked(relay, request_of(), stays=False)
+            async with asyncio.timeout(20):
+                during = await asked(relay, request_of(first=300))
+            go.set()
+            await relay.settle()
+            after = await asked(relay, request_of())
+        return [one.get("status", 0) for one in (left, during, after)]
+
+    assert [0, 503, 502] == asyncio.run(statuses())
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [(b"a\tb", 400), (b"a\x85b", 400), (b"x" * 129, 400), (b"caf\xe9/..", 502), (b" ", 502)]
+)
+def test_a_name_can_stand_in_a_header(name: bytes, status: int) -> None:
+    """It comes back in the answer."""
+    with several() as proxy:
+        given = asked(relay_of(proxy), request_of(rounds=1), (b"x-compact-session", name))
+        assert status == asyncio.run(given)["status"]
+
+
+def test_whatever_ends_a_request_it_is_counted_as_ended() -> None:
+    """Also a failure that nobody thought of."""
+    operations = Operations(level="error")
+    with several() as proxy:
+        upstream = Upstream("http://127.0.0.1:9", timeout=1, connect_timeout=1)
+        relay = Relay(upstream, proxy, operations, max_body=1 << 20, max_requests=1)
+
+        async def receive() -> Any:
+            raise ZeroDivisionError
+
+        scope = {"method": "GET", "raw_path": b"/", "query_string": b"", "headers": []}
+        with pytest.raises(ZeroDivisionError):
+            asyncio.run(relay(scope, receive, receive))  # type: ignore[arg-type]
+    assert b"compact_proxy_in_flight 0.0" in generate_latest(operations._registry)

@@ -28,6 +28,10 @@ from .errors import ArchiveError, ConfigError, InvalidMessage
 __all__ = ["Call", "Desk", "given", "growth"]
 
 
+_MODELS = 1_000
+"""Models whose counters are held."""
+
+
 @dataclass(slots=True)
 class Call:
     """One call under way; `fold` is what it will commit."""
@@ -304,6 +308,8 @@ class Desk:
     def _tally(self, counter: str, model: str) -> Tally:
         tally = self._tallies.get((counter, model))
         if tally is None:
+            if len(self._tallies) > _MODELS:  # their names may come from a host's clients
+                self._tallies.clear()
             tally = self._tallies[counter, model] = counter_for(counter, model)
         return tally
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CompactError
 from ._conversations import Conversations, Exchange
 from ._operations import Record
 from ._upstream import Headers
@@ -94,7 +93,7 @@ class Listener:
     def _understand(self, text: bytes) -> None:
         answer = json_of(text) if b'"usage"' in text else None
         if isinstance(answer, dict):
-            with suppress(CompactError):  # an answer is the client's, whatever becomes of our books
+            with suppress(Exception):  # an answer is the client's, whatever is in it and becomes of our books
                 self._conversations.heard(self._exchange, self._session, answer)
 
 

@@ -26,6 +26,8 @@ class Body:
     """A JSON object that has a list of messages in one of its fields."""
 
     text: str
+    size: int
+    """Bytes that it came in: no fewer than it has tokens, which characters may be."""
     fields: Mapping[str, Any]
     places: Mapping[str, Span]
     """Where the value of each field stands."""
@@ -37,7 +39,7 @@ class Body:
     def read(cls, raw: bytes, listed: str) -> Body | None:
         """The body in these bytes; None when it is none, or has no list of objects in the field `listed`."""
         try:
-            return _read(raw.decode("utf-8"), listed)
+            return _read(raw.decode("utf-8"), len(raw), listed)
         except (ValueError, StopIteration, IndexError, RecursionError):
             return None  # whoever gets it will say what is wrong with it
 
@@ -60,7 +62,7 @@ _LISTED = ""
 """The place of the list itself: no field of an API has this name."""
 
 
-def _read(text: str, listed: str) -> Body | None:
+def _read(text: str, size: int, listed: str) -> Body | None:
     fields: dict[str, Any] = {}
     places: dict[str, Span] = {}
     spans: list[Span] = []
@@ -81,7 +83,7 @@ def _read(text: str, listed: str) -> Body | None:
     messages = fields.get(listed)
     if _skip(text, at + 1) != len(text) or not messages or not all(isinstance(one, dict) for one in messages):
         return None
-    return Body(text, fields, places, messages, spans) if _LISTED in places else None
+    return Body(text, size, fields, places, messages, spans) if _LISTED in places else None
 
 
 def _items(text: str, at: int) -> tuple[list[Any], list[Span], int]:

@@ -18,33 +18,44 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
+from weakref import WeakValueDictionary
 
+from .._dialects import DIALECTS
 from .._endpoints import Endpoint, window_named
+from .._entries import Memory
 from .._manager import CompactManager
 from ..adapters._gate import Gate
 from ..errors import ArchiveError
 from ._body import Body
+from ._limits import Limits
 from ._scales import Scales, Weight
 from ._state import State
 
 __all__ = ["Conversations", "Exchange", "Folded"]
 
+Kind = Literal["new", "prepared", "replayed", "recovered"]
 Value = TypeVar("Value")
 
 _HELD = 10_000
-"""Conversations of which this process remembers a name or a limit."""
+"""Conversations of which this process remembers a name."""
+_SMALLEST_WINDOW = 256
+"""A smaller number in a refusal is no window."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Exchange:
     """One request with a whole conversation in it. `credential` is a hash of what it came with."""
 
     endpoint: Endpoint
     body: Body
     credential: bytes
+    path: str = ""
+    """Where it goes: some providers name the model there and not in the body."""
     named: str | None = None
     """What the client calls the conversation, when it says."""
 
@@ -62,7 +73,7 @@ class Folded:
     content: bytes
     session: str
     step: int
-    kind: Literal["new", "prepared", "replayed", "recovered"]
+    kind: Kind
     before: int
     after: int
 
@@ -76,23 +87,27 @@ class Conversations:
         self._state = state
         self._upstream = upstream
         self._scales = Scales(manager.config)
+        never = manager.config.policy.roles_never_prune
+        self._instructions = [role for role in ("system", "developer") if role in never]
+        # Threads of its own: one waits here for a fold of its session, which needs a thread itself to go on.
+        self._shrinking = ThreadPoolExecutor(32, "compact-proxy-shrinking")
         self._begun: OrderedDict[bytes, str] = OrderedDict()
         """Lists that the manager was shown, by what they consist of: the session that a fold is prepared in."""
         self._published: OrderedDict[str, int] = OrderedDict()
         """The newest fold of each session that others can find."""
-        self._limits: OrderedDict[str, int] = OrderedDict()
-        self._newest: OrderedDict[str, Exchange] = OrderedDict()
+        self._limits = Limits(state)
+        self._newest: WeakValueDictionary[str, Exchange] = WeakValueDictionary()
         """Whose list each session weighed last: only its answer says anything of that weight."""
 
     async def weigh(self, exchange: Exchange, *, exactly: bool = False) -> Weight:
         """What a request weighs, and whether that matters."""
-        limit = await self._limit(exchange)
+        limit = await self._limits.of(self._limit_key(exchange))
         model = exchange.model or self._manager.config.model
         return await self._scales.weigh(exchange.endpoint, exchange.body, model, limit, exactly=exactly)
 
     async def lighter(self, exchange: Exchange, weight: Weight) -> Folded | None:
         """What to send instead of a request; None to send it as it is."""
-        chain = self._chain(exchange)
+        chain = await self._chain(exchange)
         session, known = await self._recognise(exchange, chain)
         outgoing = await self._sent(exchange, weight, session)
         if outgoing is exchange.body.messages:
@@ -102,23 +117,30 @@ class Conversations:
     async def lightest(self, exchange: Exchange, weight: Weight, refusal: str, refused: Folded | None) -> Folded | None:
         """What to send once more when the provider said that the request is too long; None when there is no way out.
 
-        `refused` is what was sent in the place of the request, if anything was.
+        `refused` is what was sent in the place of the request, if anything was. A refusal without words is about
+        something else than the window.
         """
-        sent, reserve, named = refused.after if refused else weight.total, weight.reserve or 0, window_named(refusal)
+        sent, reserve = refused.after if refused else weight.total, weight.reserve or 0
+        named = window_named(refusal)
+        named = named if named and named >= _SMALLEST_WINDOW else None
         # By our count the window may be smaller than its name: what was refused is above it.
-        await self._learn(exchange, min(named or sent + reserve, sent + reserve))
-        chain = self._chain(exchange)
+        asked = max(0, exchange.endpoint.reserved(exchange.body.fields) or 0)
+        learned = min(named, sent + asked) if named else sent + reserve
+        if refusal and learned > self._manager.config.policy.hard_cap_buffer:  # in a smaller one nothing is ever due
+            await self._limits.learn(self._limit_key(exchange), learned)
+        chain = await self._chain(exchange)
         session, known = await self._recognise(exchange, chain)
         # The provider may count more than we do.
-        limit = named * 3 // 4 - reserve if named else 0
-        _remember(self._newest, session, exchange)
-        outgoing = await asyncio.to_thread(
+        limit = named * 3 // 4 - min(reserve, named // 2) if named else sent
+        self._newest[session] = exchange
+        smaller = partial(
             self._gate.smaller,
             session,
             exchange.body.messages,
-            limit if 0 < limit < sent * 3 // 4 else None,
+            limit if limit < sent * 3 // 4 else None,
             **self._asked(exchange),
         )
+        outgoing = await asyncio.get_running_loop().run_in_executor(self._shrinking, smaller)
         if outgoing is None:
             return None
         return await self._told(exchange, weight, chain, session, known, outgoing, recovered=True)
@@ -135,7 +157,7 @@ class Conversations:
         return {"tools": exchange.endpoint.weighed(exchange.body.fields), "model": exchange.model}
 
     async def _sent(self, exchange: Exchange, weight: Weight, session: str) -> Any:
-        _remember(self._newest, session, exchange)
+        self._newest[session] = exchange
         return await self._gate.asend(
             session,
             exchange.body.messages,
@@ -150,66 +172,83 @@ class Conversations:
         weight: Weight,
         chain: list[bytes],
         session: str,
-        known: int,
+        known: Mapping[str, Any] | None,
         outgoing: Any,
         *,
         recovered: bool = False,
     ) -> Folded:
         """What became of a request; a fold that is new is published."""
-        folds = self._manager.session(session).folds
-        newest = folds[-1] if folds else None
-        kind: Literal["new", "prepared", "replayed", "recovered"] = "replayed"
-        if newest is not None and newest.step != self._published.get(session, known):
-            kind = "recovered" if recovered else "prepared" if "prepare" in newest.reasons else "new"
-            if not await self._published_first(session, chain, outgoing):
-                outgoing = await self._sent(exchange, weight, session)
+        own = set(map(id, exchange.body.messages))
+        made = [message for message in outgoing if id(message) not in own]
+        kind: Kind = "replayed"
+        step = known["step"] if known else 0
+        # A session may have branches, each with folds of its own: its newest need not be this list's.
+        if known is None or not (_all_in(_made_by(known), made) and _all_in(made, _made_by(known))):
+            folds = self._manager.session(session).folds
+            step = folds[-1].step if folds else 0
+            if folds and step != self._published.get(session):
+                kind = "recovered" if recovered else "prepared" if "prepare" in folds[-1].reasons else "new"
+                winner = await self._publish(exchange, session, chain, made)
+                if winner is not None:
+                    outgoing, step = await self._sent(exchange, weight, session), winner["step"]
         model = exchange.model or self._manager.config.model
         after = self._scales.after(weight, exchange.endpoint, exchange.body, model, outgoing)
         content = exchange.body.carrying(outgoing)
-        return Folded(content, session, newest.step if newest else 0, kind, weight.total, after)
+        return Folded(content, session, step, kind, weight.total, after)
 
-    async def _published_first(self, session: str, chain: list[bytes], outgoing: Sequence[Any]) -> bool:
-        """Let others find the newest fold of a session; False when another one is ours now: somebody was first, or
-        what travels reads otherwise, because a secret in it was redacted. All proxies send the same."""
-        value = self._manager._fold_known(session)
+    async def _publish(
+        self, exchange: Exchange, session: str, chain: list[bytes], made: Sequence[Any]
+    ) -> Mapping[str, Any] | None:
+        """Let others find the newest fold of a session, which made these messages. All proxies send the same: the fold
+        that is ours instead, when somebody was first, or what travels was redacted."""
+        value = await asyncio.to_thread(self._manager._fold_known, session)
         if value is None or not 0 < value["reach"] <= len(chain):
-            return True
+            return None
+        signed = {Memory.signature(DIALECTS[exchange.endpoint.dialect].read(message)) for message in made}
+        if not signed.issuperset(filter(None, (one["signature"] for one in value["made"]))):
+            return None  # it is another branch's: a newer one, made just now
+        if not exchange.named:
+            value["session_id"] = session  # a hash of ours, whatever it looks like to a user's pattern
         ours = json.dumps(value).encode()
         winner = await self._state.claim(_fold_key(chain[value["reach"] - 1]), ours)
-        if winner == ours and all(one["message"] in outgoing for one in value["made"]):
+        if winner == ours and _all_in(_made_by(value), made):
             _remember(self._published, session, value["step"])
-            return True
-        return not await self._adopt(session, json.loads(winner))
+            return None
+        fold = _read(winner)
+        return fold if fold is not None and await self._adopt(session, fold) else None
 
     # -- which conversation ------------------------------------------------------------------------------------------
 
-    def _chain(self, exchange: Exchange) -> list[bytes]:
+    async def _chain(self, exchange: Exchange) -> list[bytes]:
         """A hash of each beginning of a list, from one message to all."""
         whose = "\0".join((self._upstream, exchange.endpoint.dialect, exchange.named or ""))
         total = sha256(exchange.credential + whose.encode("utf-8", "surrogatepass")).digest()
-        chain = []
-        for message, content in zip(exchange.body.messages, self._scales.contents(exchange.body), strict=True):
-            instructions = message.get("role") in ("system", "developer")
+        chain, contents = [], await self._scales.contents(exchange.body)
+        for message, content in zip(exchange.body.messages, contents, strict=True):
+            instructions = message.get("role") in self._instructions
             total = sha256(total + (b"instructions" if instructions else content)).digest()
             chain.append(total)
         return chain
 
-    async def _recognise(self, exchange: Exchange, chain: list[bytes]) -> tuple[str, int]:
-        """The session of a request, and the step of the fold that is known of it, which the manager knows then too."""
+    async def _recognise(self, exchange: Exchange, chain: list[bytes]) -> tuple[str, Mapping[str, Any] | None]:
+        """The session of a request, and the fold that is known of it, which the manager knows then too."""
         found = await self._state.first([_fold_key(link) for link in reversed(chain)])
         fold = _read(found[1]) if found else None
-        if fold is not None and (self._has(fold) or await self._adopt(fold["session_id"], fold)):
-            return fold["session_id"], fold["step"]
-        if exchange.named:
-            return f"{exchange.named}-{exchange.credential.hex()[:8]}", 0
+        named = f"{exchange.named}-{exchange.credential.hex()[:16]}" if exchange.named else None
+        if fold is not None:
+            session = named or fold["session_id"]  # a name that looks like a secret was redacted in what travels
+            if self._has(session, fold) or await self._adopt(session, fold):
+                return session, fold
+        if named:
+            return named, None
         session = next((self._begun[link] for link in reversed(chain) if link in self._begun), None)
         session = session or f"proxy-{chain[-1].hex()[:16]}"
         _remember(self._begun, chain[-1], session)
-        return session, 0
+        return session, None
 
-    def _has(self, fold: Mapping[str, Any]) -> bool:
+    def _has(self, session: str, fold: Mapping[str, Any]) -> bool:
         """Whether a fold that somebody published is ours already, or was adopted."""
-        session, step = fold["session_id"], fold["step"]
+        step = fold["step"]
         return self._published.get(session) == step and self._manager._has_fold(session, step)
 
     async def _adopt(self, session: str, fold: Mapping[str, Any]) -> bool:
@@ -221,23 +260,8 @@ class Conversations:
         _remember(self._published, session, fold["step"])
         return True
 
-    # -- the window that a provider was heard to have ----------------------------------------------------------------
-
-    async def _limit(self, exchange: Exchange) -> int | None:
-        key = self._limit_key(exchange)
-        if key not in self._limits:
-            found = await self._state.first([key])
-            _remember(self._limits, key, int(found[1]) if found and found[1].isdigit() else 0)
-        return self._limits[key] or None
-
-    async def _learn(self, exchange: Exchange, limit: int) -> None:
-        key = self._limit_key(exchange)
-        lowest = min(limit, self._limits.get(key) or limit)
-        _remember(self._limits, key, lowest)
-        await self._state.put(key, str(lowest).encode())
-
     def _limit_key(self, exchange: Exchange) -> str:
-        whose = "\0".join((self._upstream, exchange.endpoint.dialect, exchange.model or ""))
+        whose = "\0".join((self._upstream, exchange.endpoint.dialect, exchange.path, exchange.model or ""))
         return f"limit:{sha256(exchange.credential + whose.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
@@ -251,7 +275,17 @@ def _read(value: bytes) -> dict[str, Any] | None:
         fold = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    return fold if isinstance(fold, dict) and {"session_id", "step"} <= fold.keys() else None
+    whole = isinstance(fold, dict) and isinstance(fold.get("session_id"), str) and isinstance(fold.get("step"), int)
+    return fold if whole else None
+
+
+def _made_by(fold: Mapping[str, Any]) -> list[Any]:
+    """The messages that a fold made."""
+    return [one["message"] for one in fold["made"]]
+
+
+def _all_in(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return all(message in others for message in some)
 
 
 def _remember(known: OrderedDict[Any, Value], key: Any, value: Value) -> None:

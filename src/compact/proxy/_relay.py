@@ -41,6 +41,8 @@ _ABOUT_THE_CALLER = frozenset(
 )
 _BODILESS = frozenset({204, 304})
 _LONGEST_NAME = 128
+_READ_AT_ONCE = 1_000_000
+"""Bytes that are read as JSON on the event loop; more go to a thread."""
 _SLOWEST_BODY = 120.0
 """Seconds that a request's body may take to come."""
 _SETTLING = 5.0
@@ -81,8 +83,9 @@ class Relay:
         endpoint = _endpoint_of(scope["method"], target)
         record = self._operations.begin(endpoint.dialect if endpoint else "other")
         answer = Answer(send, record)
-        if self._running >= self._max_requests:
-            refusal = Refused(503, f"{self._running:,} requests are running, and proxy.max_requests allows no more.")
+        running = max(self._running, len(self._folding))  # a fold goes on, and holds its list, when its client has left
+        if running >= self._max_requests:
+            refusal = Refused(503, f"{running:,} requests are running, and proxy.max_requests allows no more.")
             await answer.refuse(refusal, (b"retry-after", b"1"))
             return
         self._running += 1
@@ -98,6 +101,7 @@ class Relay:
             record.done(status=answer.status, error="broken off")
             raise
         finally:
+            record.done(status=answer.status or 500, error="failed")  # whatever ended it, if nothing above has
             self._running -= 1
             self._operations.buffered.dec(record.bytes_in)
 
@@ -130,14 +134,14 @@ class Relay:
     ) -> None:
         if self._upstream.leaves(target):
             raise Refused(400, "The path has . or .. in it and would leave the part of the upstream that is served.")
-        exchange = self._read(scope, endpoint, content) if endpoint else None
+        exchange = await self._read(scope, target, endpoint, content) if endpoint else None
         folded: Folded | None = None
         if exchange is not None:
             CALLER.set(_caller(exchange, scope, target))
             folded = await self._lighter(exchange)
         reply = await self._sent(scope, target, content, folded, exchange)
         try:
-            if exchange is not None and (refusal := await reply.too_long()):
+            if exchange is not None and (refusal := await reply.too_long()) is not None:
                 lightest = await self._lighter(exchange, refusal, folded)
                 if lightest is not None:
                     await reply.close()
@@ -147,11 +151,16 @@ class Relay:
         finally:
             await reply.close()
 
-    def _read(self, scope: Scope, endpoint: Endpoint, content: bytes) -> Exchange | None:
+    async def _read(self, scope: Scope, target: bytes, endpoint: Endpoint, content: bytes) -> Exchange | None:
         """The conversation in a request, when all of it is there."""
         headers = dict(scope["headers"])
-        content = unpacked(content, headers.get(b"content-encoding", b""), self._max_body)
-        body = Body.read(content, endpoint.messages)
+        packing = headers.get(b"content-encoding", b"")
+
+        def read() -> Body | None:
+            return Body.read(unpacked(content, packing, self._max_body), endpoint.messages)
+
+        # Nobody else should wait for a long one, and what is packed may be long.
+        body = await asyncio.to_thread(read) if packing or len(content) > _READ_AT_ONCE else read()
         if body is None or endpoint.is_held(body.fields):
             return None
         whose = (headers.get(name, b"") for name in _CREDENTIALS)
@@ -159,7 +168,9 @@ class Relay:
         named = headers.get(b"x-compact-session", b"").decode("latin-1").strip()
         if len(named) > _LONGEST_NAME:
             raise Refused(400, f"x-compact-session has {len(named)} characters; the most is {_LONGEST_NAME}.")
-        return Exchange(endpoint, body, credential, named or None)
+        if not named.isprintable():  # it stands in a header of the answer too
+            raise Refused(400, "x-compact-session has characters in it that cannot be printed; use letters and digits.")
+        return Exchange(endpoint, body, credential, target.decode("latin-1"), named or None)
 
     async def _lighter(
         self, exchange: Exchange, refusal: str | None = None, refused: Folded | None = None

@@ -39,7 +39,10 @@ class Reply:
         return Unpacker(self.header(b"content-encoding"))
 
     async def too_long(self) -> str | None:
-        """What a refusal says whose reason is the size of the request; None for every other answer."""
+        """What a refusal says whose reason is the size of the request; None for every other answer.
+
+        Nothing when bytes were counted (413): whatever numbers it names, none is the model's window.
+        """
         if self.status not in _REFUSALS:
             return None
         try:
@@ -52,7 +55,9 @@ class Reply:
         unpacker = self.unpacker()
         said = b"".join(map(unpacker.read, self._read))
         text = said.decode("utf-8", "replace")
-        return text if is_too_long(self.status, json_of(said) or text) else None
+        if not is_too_long(self.status, json_of(said) or text):
+            return None
+        return "" if self.status == 413 else text
 
     async def parts(self) -> AsyncIterator[bytes]:
         """Its bytes: those that were read already, then the others as they come."""

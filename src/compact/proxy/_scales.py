@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil, floor
@@ -27,11 +27,13 @@ from ._body import Body
 __all__ = ["Scales", "Weight"]
 
 Known = TypeVar("Known", bytes, int)
+Result = TypeVar("Result")
 
-_KNOWN = 200_000
-"""Messages whose weight is remembered: some 60 MB."""
-_AT_ONCE = 64_000
-"""Bytes that are counted on the event loop; more go to a thread."""
+_KNOWN = 100_000
+"""Messages whose weight is remembered: some 20 MB."""
+_COUNTED_AT_ONCE = 64_000
+_HASHED_AT_ONCE = 1_000_000
+"""Bytes that are counted, and hashed, on the event loop; more go to a thread."""
 _HEAVY = ('"image', '"input_image', '"input_file', '"file', '"document', '"input_audio', '"audio', '"video')
 """Kinds of content that may weigh more tokens than they have characters."""
 
@@ -70,18 +72,28 @@ class Scales:
         policy = self._config.policy
         window = self._config.max_context_tokens or window_of(model)
         window = min(window, limit) if limit else window
-        reserve = endpoint.reserved(body.fields)
-        reserve = min(reserve, window // 2) if reserve is not None else None
+        reserve = self._reserve(endpoint.reserved(body.fields), window)
         lines = lines_for(policy, window, reserve_output=reserve)
-        line = min(lines.trigger, ceil(policy.prepare_pct * window)) if policy.prepare_pct else lines.trigger
+        line = min(lines.trigger, lines.prepare or lines.trigger)
         reader = self._reader(endpoint, model)
         factor = 1 + reader.tally.margin
-        uncounted = self._by_tokens and not exactly and len(body.text) * factor < line
+        uncounted = self._by_tokens and not exactly and body.size * factor < line
         if uncounted and not any(kind in body.text for kind in _HEAVY):
-            return Weight(0, (), window, reserve, False)  # a token has at least one character
+            return Weight(0, (), window, reserve, False)
         *each, besides = await self._counted(endpoint, body, reader, model)
         total = ceil((sum(each) + besides + REPLY_PRIMER) * factor)
-        return Weight(total, each, window, reserve, total >= line or not self._by_tokens)
+        # In a window without any room for messages nothing can be due: only the provider knows what it still takes.
+        may_be_due = lines.budget > 0 and (total >= line or not self._by_tokens)
+        return Weight(total, each, window, reserve, may_be_due)
+
+    def _reserve(self, asked: int | None, window: int) -> int | None:
+        """What is kept free for the answer. Some clients ask for more than a window holds: half of it is the most, or
+        half of what is left beside the buffer where that is little."""
+        if asked is None:
+            return None
+        room = max(0, window - self._config.policy.hard_cap_buffer)
+        reserve = min(max(0, asked), window // 2)
+        return reserve if reserve < room else room // 2
 
     def after(self, weight: Weight, endpoint: Endpoint, body: Body, model: str, outgoing: Sequence[Any]) -> int:
         """The weight of the same request with these messages."""
@@ -91,35 +103,39 @@ class Scales:
         made = sum(reader.cost(reader.message(one, i)) for i, one in enumerate(outgoing) if id(one) not in own)
         return weight.total - floor((gone - made) * (1 + reader.tally.margin))
 
-    def contents(self, body: Body) -> list[bytes]:
+    async def contents(self, body: Body) -> list[bytes]:
         """A hash of the content of each message: alike for messages that differ only in bookkeeping or form."""
-        marks = [sha256(body.slice(span)).digest() for span in body.spans]
-        return [
-            _remembered(self._contents, mark) or _remember(self._contents, mark, content_digest(message))
-            for mark, message in zip(marks, body.messages, strict=True)
-        ]
+        marks = await _marks(body, b"")
+        contents = [_remembered(self._contents, mark) for mark in marks]
+        fresh = [i for i, content in enumerate(contents) if content is None]
+        size = sum(end - start for start, end in (body.spans[i] for i in fresh))
+        hashed = await _done(lambda: [content_digest(body.messages[i]) for i in fresh], size > _HASHED_AT_ONCE)
+        for i, content in zip(fresh, hashed, strict=True):
+            contents[i] = _remember(self._contents, marks[i], content)
+        return [content for content in contents if content is not None]
 
     async def _counted(self, endpoint: Endpoint, body: Body, reader: Reader, model: str) -> list[int]:
         """Tokens of each message, and last of what comes with them; only what is new is counted."""
         table = reader.tally.encoding.encode() + endpoint.dialect.encode()
         beside = [body.places[name] for name in ("tools", *(endpoint.system or ())[:1]) if name in body.places]
-        besides = sha256(model.encode() + b"".join(map(body.slice, beside)) + table).digest()
-        marks = [sha256(body.slice(span) + table).digest() for span in body.spans]
-        weights = [_remembered(self._weights, mark) for mark in (*marks, besides)]
+        named = model.encode("utf-8", "surrogatepass")
+        besides = sha256(named + b"".join(map(body.slice, beside)) + table).digest()
+        marks = [*await _marks(body, table), besides]
+        weights = [_remembered(self._weights, mark) for mark in marks]
         fresh = [i for i, weight in enumerate(weights) if weight is None]
 
         def count() -> list[int]:
             return [
                 reader.cost(reader.message(body.messages[i], i))
-                if i < len(marks)
+                if i < len(body.messages)
                 else tools_tokens(endpoint.weighed(body.fields), reader.tally, model)
                 for i in fresh
             ]
 
-        size = sum(end - start for start, end in ((*body.spans, *beside)[i] for i in fresh if i < len(body.spans)))
-        counted = (await asyncio.to_thread(count) if size > _AT_ONCE else count()) if fresh else []
+        places = (place for i in fresh for place in (body.spans[i : i + 1] or beside))
+        counted = await _done(count, sum(end - start for start, end in places) > _COUNTED_AT_ONCE)
         for i, tokens in zip(fresh, counted, strict=True):
-            weights[i] = _remember(self._weights, (*marks, besides)[i], tokens)
+            weights[i] = _remember(self._weights, marks[i], tokens)
         return [weight for weight in weights if weight is not None]
 
     def _reader(self, endpoint: Endpoint, model: str) -> Reader:
@@ -130,6 +146,25 @@ class Scales:
                 self._readers.clear()
             reader = self._readers[key] = Reader(endpoint.dialect, counter_for(self._config.counter, model), None)
         return reader
+
+
+async def _marks(body: Body, besides: bytes) -> list[bytes]:
+    """What each message of a body is known by."""
+
+    def hashed() -> list[bytes]:
+        begun, marks = sha256(besides), []
+        for span in body.spans:
+            mark = begun.copy()
+            mark.update(body.slice(span))
+            marks.append(mark.digest()[:16])
+        return marks
+
+    return await _done(hashed, body.size > _HASHED_AT_ONCE)
+
+
+async def _done(work: Callable[[], Result], long: bool) -> Result:
+    """What comes of some work, which is done in a thread when it takes long."""
+    return await asyncio.to_thread(work) if long else work()
 
 
 def _remembered(known: OrderedDict[bytes, Known], mark: bytes) -> Known | None:

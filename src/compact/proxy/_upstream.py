@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httpcore
 
 from ..errors import ConfigError
+from ._pool import Pool
 
 __all__ = ["FAILURES", "Headers", "Upstream", "forwarded"]
 
@@ -64,9 +65,8 @@ class Upstream:
             trusted = ssl.create_default_context(cafile=ca_file)
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"proxy.ca_file: {ca_file} cannot be read ({error}); name a PEM file") from None
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=trusted, max_connections=None, max_keepalive_connections=200, keepalive_expiry=30
-        )
+        origin = httpcore.Origin(self._scheme, self._host, parts.port or _PORTS[parts.scheme])
+        self._pool = Pool(origin, trusted)
 
     def leaves(self, target: bytes) -> bool:
         """Whether a path would lead out of the part of the server that is ours."""
