@@ -400,7 +400,7 @@ def _crossed(prepare: float | None, talks: int) -> tuple[list[float], list[float
     """Seconds of the requests that crossed and of the others, what was folded how, and seconds between the lines.
 
     A conversation starts just below the prepare line (9,600 tokens), crosses it with its second request and the
-    trigger (13,600) with its tenth. They begin at different times, as conversations do: six a second.
+    trigger (13,600) with its tenth. They begin at different times, as conversations do: two a second.
     """
     requests, pause = 11, 1.15
     crossing, others, kinds, between = list[float](), list[float](), defaultdict[str, int](int), list[float]()
@@ -413,7 +413,7 @@ def _crossed(prepare: float | None, talks: int) -> tuple[list[float], list[float
 
         async def converse(number: int) -> None:
             client = Client(Target("ours", proxy))
-            await asyncio.sleep(number / 6)
+            await asyncio.sleep(number / 2)
             began, crossed = time.perf_counter(), False
             for at, body in enumerate(bodies[number]):
                 await asyncio.sleep(max(began + at * pause - time.perf_counter(), 0))

@@ -387,7 +387,7 @@ class CompactManager(Keeper):
         finally:
             self._settle_changes()
         messages = self._finish(call, outcome)
-        if outcome.changed or call.swapped:
+        if outcome.changed:
             self._journal.write_events(call.room)
         if call.early:
             self._preparations.start(call)
@@ -412,7 +412,7 @@ class CompactManager(Keeper):
         finally:
             self._settle_changes()
         messages = self._finish(call, outcome)
-        if outcome.changed or call.swapped:
+        if outcome.changed:
             await asyncio.to_thread(self._journal.write_events, call.room)
         if call.early:
             self._preparations.astart(call)

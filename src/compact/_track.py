@@ -15,6 +15,7 @@ edit in place further back is seen then, not at once. Hosts that pass copies are
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from operator import is_
 from typing import Any
 
 from ._entries import Entry, Memory, Reader, Record, chain_of
@@ -35,6 +36,7 @@ class Track:
         "_memory",
         "after_user",
         "base",
+        "compared",
         "entries",
         "head",
         "host",
@@ -63,6 +65,8 @@ class Track:
         self.base = 0
         self.rounds = 0
         self.unread = 0
+        self.compared = False
+        """Whether the last list held no object of the one before: each message was compared by its content."""
         self.late = False
         self.searched = False
         self.next_position = 0
@@ -121,6 +125,7 @@ class Track:
                 break
         if same < len(self.raws):
             self._truncate(same)
+        self.compared = self.host is not messages and not any(map(is_, self.raws, messages))
         if self.host is not messages:
             self.raws = list(messages[:same])
             self.host = messages
@@ -128,8 +133,13 @@ class Track:
             self._append(messages[index], index, reader)
 
     def reread(self, messages: Sequence[Any], reader: Reader) -> bool:
-        """Read every message again; True when one had changed since it was first read."""
+        """Read every message again; True when one had changed since it was first read.
+
+        A host that passes nothing but copies cannot have written on what was read: they were compared whole.
+        """
         self.unread = 0
+        if self.compared:
+            return False
         first_change = None
         for index, entry in enumerate(self.entries):
             raw = messages[index]

@@ -26,11 +26,13 @@ from ._body import Body
 
 __all__ = ["Scales", "Weight"]
 
-Known = TypeVar("Known", bytes, int)
+Known = TypeVar("Known", bytes, int, tuple[int, ...])
 Result = TypeVar("Result")
 
 _KNOWN = 100_000
 """Messages whose weight is remembered: some 20 MB."""
+_GROUP = 32
+"""Messages that are known again together."""
 _COUNTED_AT_ONCE = 64_000
 _HASHED_AT_ONCE = 1_000_000
 """Bytes that are counted, and hashed, on the event loop; more go to a thread."""
@@ -60,6 +62,7 @@ class Scales:
         self._by_tokens = not (policy.message_threshold or policy.turn_threshold or policy.layout == "rolling")
         self._readers: dict[tuple[str, str], Reader] = {}
         self._weights: OrderedDict[bytes, int] = OrderedDict()
+        self._groups: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
         self._contents: OrderedDict[bytes, bytes] = OrderedDict()
 
     async def weigh(
@@ -105,7 +108,7 @@ class Scales:
 
     async def contents(self, body: Body) -> list[bytes]:
         """A hash of the content of each message: alike for messages that differ only in bookkeeping or form."""
-        marks = await _marks(body, b"")
+        marks = await _marks(body, [range(i, i + 1) for i in range(len(body.spans))], b"")
         contents = [_remembered(self._contents, mark) for mark in marks]
         fresh = [i for i, content in enumerate(contents) if content is None]
         size = sum(end - start for start, end in (body.spans[i] for i in fresh))
@@ -115,28 +118,49 @@ class Scales:
         return [content for content in contents if content is not None]
 
     async def _counted(self, endpoint: Endpoint, body: Body, reader: Reader, model: str) -> list[int]:
-        """Tokens of each message, and last of what comes with them; only what is new is counted."""
+        """Tokens of each message, and last of what comes with them; only what is new is counted.
+
+        A long list is known again group by group, which costs a third of one by one; its end fills no group yet.
+        """
         table = reader.tally.encoding.encode() + endpoint.dialect.encode()
-        beside = [body.places[name] for name in ("tools", *(endpoint.system or ())[:1]) if name in body.places]
-        named = model.encode("utf-8", "surrogatepass")
-        besides = sha256(named + b"".join(map(body.slice, beside)) + table).digest()
-        marks = [*await _marks(body, table), besides]
+        count = len(body.messages)
+        groups = [range(at, at + _GROUP) for at in range(0, count - _GROUP + 1, _GROUP)]
+        marks = await _marks(body, groups, table)
+        known = [_remembered(self._groups, mark) for mark in marks]
+        single = [i for group, weights in zip(groups, known, strict=True) if weights is None for i in group]
+        single += range(len(groups) * _GROUP, count)
+        one_by_one = dict(zip(single, await self._one_by_one(body, single, reader, table), strict=True))
+        each: list[int] = []
+        for group, mark, weights in zip(groups, marks, known, strict=True):
+            each += weights or _remember(self._groups, mark, tuple(one_by_one[i] for i in group))
+        each += (one_by_one[i] for i in range(len(groups) * _GROUP, count))
+        return [*each, await self._besides(endpoint, body, reader, model)]
+
+    async def _one_by_one(self, body: Body, which: Sequence[int], reader: Reader, table: bytes) -> list[int]:
+        marks = await _marks(body, [range(i, i + 1) for i in which], table)
         weights = [_remembered(self._weights, mark) for mark in marks]
-        fresh = [i for i, weight in enumerate(weights) if weight is None]
+        fresh = [n for n, weight in enumerate(weights) if weight is None]
 
         def count() -> list[int]:
-            return [
-                reader.cost(reader.message(body.messages[i], i))
-                if i < len(body.messages)
-                else tools_tokens(endpoint.weighed(body.fields), reader.tally, model)
-                for i in fresh
-            ]
+            return [reader.cost(reader.message(body.messages[which[n]], which[n])) for n in fresh]
 
-        places = (place for i in fresh for place in (body.spans[i : i + 1] or beside))
-        counted = await _done(count, sum(end - start for start, end in places) > _COUNTED_AT_ONCE)
-        for i, tokens in zip(fresh, counted, strict=True):
-            weights[i] = _remember(self._weights, marks[i], tokens)
+        size = sum(end - start for start, end in (body.spans[which[n]] for n in fresh))
+        for n, tokens in zip(fresh, await _done(count, size > _COUNTED_AT_ONCE), strict=True):
+            weights[n] = _remember(self._weights, marks[n], tokens)
         return [weight for weight in weights if weight is not None]
+
+    async def _besides(self, endpoint: Endpoint, body: Body, reader: Reader, model: str) -> int:
+        """Tokens of the tools, and of instructions beside the messages."""
+        beside = [body.places[name] for name in ("tools", *(endpoint.system or ())[:1]) if name in body.places]
+        named = model.encode("utf-8", "surrogatepass") + reader.tally.encoding.encode() + endpoint.dialect.encode()
+        mark = sha256(named + b"".join(map(body.slice, beside))).digest()[:16]
+        weight = _remembered(self._weights, mark)
+        if weight is None:
+            size = sum(end - start for start, end in beside)
+            tools = endpoint.weighed(body.fields)
+            tokens = await _done(lambda: tools_tokens(tools, reader.tally, model), size > _COUNTED_AT_ONCE)
+            weight = _remember(self._weights, mark, tokens)
+        return weight
 
     def _reader(self, endpoint: Endpoint, model: str) -> Reader:
         key = endpoint.dialect, model
@@ -148,14 +172,14 @@ class Scales:
         return reader
 
 
-async def _marks(body: Body, besides: bytes) -> list[bytes]:
-    """What each message of a body is known by."""
+async def _marks(body: Body, pieces: Sequence[range], besides: bytes) -> list[bytes]:
+    """What each piece of a list is known by: a message, or several in a row."""
 
     def hashed() -> list[bytes]:
         begun, marks = sha256(besides), []
-        for span in body.spans:
+        for piece in pieces:
             mark = begun.copy()
-            mark.update(body.slice(span))
+            mark.update(body.slice((body.spans[piece[0]][0], body.spans[piece[-1]][1])))
             marks.append(mark.digest()[:16])
         return marks
 

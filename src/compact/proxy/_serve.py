@@ -10,6 +10,7 @@ The second ends at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import socket
@@ -100,7 +101,12 @@ def serve(
     operations = Operations(level=log_level)
     operations.own_process()
     with _server(config, operations, token, None) as (server, listening):
-        server.ready = lambda: started(address_of(listening, named=True))
+
+        def ready() -> None:
+            gc.freeze()  # what a start leaves is for good: nobody needs to look through it while a request waits
+            started(address_of(listening, named=True))
+
+        server.ready = ready
         server.run(sockets=[listening])
 
 
