@@ -26,6 +26,8 @@ from compact import Ask, CompactConfig, CompactManager
 from compact.proxy import running
 from compact.testing import ScriptedModel, chat
 
+pytestmark = pytest.mark.slow
+
 CHAT, RESPONSES, MESSAGES = APIS.values()
 SUMMARY = "## Progress\nThe parser was read, part by part, and nothing is broken so far."
 WINDOW = 4_000
@@ -118,7 +120,6 @@ def long_story(calls: int) -> Play:
     return Play([Round(one.user, tuple(each)) for one, each in zip(play.rounds, steps, strict=True)], play.results)
 
 
-@pytest.mark.slow
 @pytest.mark.untraced
 @each_api
 def test_a_long_run_stays_inside_the_window(api: Any) -> None:
@@ -170,7 +171,6 @@ def listed(raw: bytes, field: str) -> str:
     return text[start:end]
 
 
-@pytest.mark.slow
 @each_api
 def test_without_the_proxy_the_same_run_dies(api: Any) -> None:
     """The provider's own error, after less than a third of it."""
@@ -371,7 +371,6 @@ def real_server() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("api", "more", "window"),
     [(CHAT, {"max_tokens": 4}, 230), (RESPONSES, {"max_output_tokens": 16}, 250)],

@@ -24,6 +24,7 @@ from compact._endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from compact.proxy._answers import Listener
 from compact.proxy._body import Body
 from compact.proxy._conversations import Conversations, Exchange, Folded
+from compact.proxy._light import Light
 from compact.proxy._operations import Operations
 from compact.proxy._relay import Relay
 from compact.proxy._reply import Reply
@@ -537,3 +538,45 @@ def test_whatever_ends_a_request_it_is_counted_as_ended() -> None:
         with pytest.raises(ZeroDivisionError):
             asyncio.run(relay(scope, receive, receive))  # type: ignore[arg-type]
     assert b"compact_proxy_in_flight 0.0" in generate_latest(operations._registry)
+
+
+# -- what need not be read ---------------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_what_is_light_at_a_glance_is_light_on_the_scales(data: st.DataObject) -> None:
+    """However a conversation grows or changes: nobody is taken for light whom the manager should see."""
+    words = data.draw(st.sampled_from([40, 120, 300]))
+    pattern = "utr" * 30
+    scales, light = Scales(CompactConfig(max_context_tokens=data.draw(st.integers(12_000, 60_000)))), Light()
+    sure = 0
+    for size in sorted(data.draw(st.lists(st.integers(3, 90), min_size=2, max_size=6))):
+        messages = chat(pattern[:size], words=words)
+        if data.draw(st.integers(0, 5)) == 0:
+            messages[data.draw(st.integers(0, len(messages) - 1))] = {"role": "user", "content": "日本語" * 2_000}
+        model = data.draw(st.sampled_from(["gpt-4o", "gpt-4o", "gpt-4o", "claude-sonnet-5"]))
+        raw = json.dumps({"messages": messages, "model": model}).encode()
+        body = Body.read(raw, "messages")
+        assert body is not None
+        glance, weight = light.glance(b"me", raw), asyncio.run(scales.weigh(CHAT, body, model))
+        assert not (glance.sure and weight.may_be_due)
+        sure += glance.sure
+        if not weight.may_be_due:
+            light.keep(glance, weight.room, body.end)
+            assert len(raw) < 40_000 or weight.room < 20_000 or light.glance(b"me", raw).sure
+        assert not light.glance(b"you", raw).sure
+
+
+def test_a_picture_is_looked_at_and_a_smaller_window_makes_everything_forgotten() -> None:
+    """A short address may stand for many tokens; and what was light may not be any more."""
+    light, messages = Light(), chat("u" * 200, words=60)
+    raw = json.dumps({"messages": messages}).encode()
+    end = b"}]}"
+    light.keep(light.glance(b"me", raw), 50_000, end)
+    more, seen = {"role": "user", "content": "x"}, {"role": "user", "content": [{"type": "image_url"}]}
+    longer, pictured = (json.dumps({"messages": [*messages, one]}).encode() for one in (more, seen))
+    assert light.glance(b"me", longer).sure
+    assert not light.glance(b"me", pictured).sure
+    assert not light.glance(b"me", json.dumps({"messages": messages, "model": "other"}).encode()).sure
+    light.forget()
+    assert not light.glance(b"me", longer).sure

@@ -47,6 +47,11 @@ class Body:
         """What stands there."""
         return self.text[span[0] : span[1]].encode()
 
+    @property
+    def end(self) -> bytes:
+        """What stands behind the last message."""
+        return self.slice((self.spans[-1][1], len(self.text)))
+
     def carrying(self, messages: Sequence[Any]) -> bytes:
         """The same body with these messages; those that were in it before stand as they did."""
         known = {id(message): span for message, span in zip(self.messages, self.spans, strict=True)}

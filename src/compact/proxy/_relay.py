@@ -11,8 +11,8 @@ or let a failure of ours cost a request: what cannot be made lighter is sent as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from ..errors import CompactError
 from ._answers import Answer, Listener, Refused
 from ._body import Body
 from ._conversations import Conversations, Exchange, Folded
+from ._light import Glance, Light
 from ._operations import Operations, Record
 from ._packing import overheard, unpacked
 from ._reply import Reply
@@ -76,6 +77,7 @@ class Relay:
         self._max_requests = max_requests
         self._running = 0
         self._folding: set[asyncio.Task[Any]] = set()
+        self._light = Light()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -134,19 +136,22 @@ class Relay:
     ) -> None:
         if self._upstream.leaves(target):
             raise Refused(400, "The path has . or .. in it and would leave the part of the upstream that is served.")
-        exchange = await self._read(scope, target, endpoint, content) if endpoint else None
+        exchange: Exchange | None = None
         folded: Folded | None = None
-        if exchange is not None:
-            CALLER.set(_caller(exchange, scope, target))
-            folded = await self._lighter(exchange)
-        reply = await self._sent(scope, target, content, folded, exchange)
+        if endpoint is not None:
+            glance = self._light.glance(_whose(scope) + target, content)
+            exchange = None if glance.sure else await self._read(scope, target, endpoint, content)
+            folded = await self._lighter(exchange, glance) if exchange is not None else None
+        reply = await self._sent(scope, target, content, folded, endpoint)
         try:
-            if exchange is not None and (refusal := await reply.too_long()) is not None:
-                lightest = await self._lighter(exchange, refusal, folded)
+            if endpoint is not None and (refusal := await reply.too_long()) is not None:
+                self._light.forget()
+                exchange = exchange or await self._read(scope, target, endpoint, content)
+                lightest = await self._lightest(exchange, refusal, folded) if exchange is not None else None
                 if lightest is not None:
                     await reply.close()
                     folded = lightest
-                    reply = await self._sent(scope, target, content, folded, exchange)
+                    reply = await self._sent(scope, target, content, folded, endpoint)
             await self._answered(reply, exchange, folded, answer)
         finally:
             await reply.close()
@@ -163,30 +168,40 @@ class Relay:
         body = await asyncio.to_thread(read) if packing or len(content) > _READ_AT_ONCE else read()
         if body is None or endpoint.is_held(body.fields):
             return None
-        whose = (headers.get(name, b"") for name in _CREDENTIALS)
-        credential = sha256(b"\0".join((*whose, scope["query_string"]))).digest()
         named = headers.get(b"x-compact-session", b"").decode("latin-1").strip()
         if len(named) > _LONGEST_NAME:
             raise Refused(400, f"x-compact-session has {len(named)} characters; the most is {_LONGEST_NAME}.")
         if not named.isprintable():  # it stands in a header of the answer too
             raise Refused(400, "x-compact-session has characters in it that cannot be printed; use letters and digits.")
-        return Exchange(endpoint, body, credential, target.decode("latin-1"), named or None)
+        exchange = Exchange(endpoint, body, _whose(scope), target.decode("latin-1"), named or None)
+        CALLER.set(_caller(exchange, scope, target))
+        return exchange
 
-    async def _lighter(
-        self, exchange: Exchange, refusal: str | None = None, refused: Folded | None = None
-    ) -> Folded | None:
-        """What to send in the place of a request, or once more after a refusal; None when it stays as it is."""
-        conversations = self._conversations
+    async def _lighter(self, exchange: Exchange, glance: Glance) -> Folded | None:
+        """What to send in the place of a request; None when it stays as it is."""
+        with self._unharmed():
+            weight = await self._conversations.weigh(exchange)
+            if weight.may_be_due:
+                return await self._finished(self._conversations.lighter(exchange, weight))
+            self._light.keep(glance, weight.room, exchange.body.end)
+        return None
+
+    async def _lightest(self, exchange: Exchange, refusal: str, refused: Folded | None) -> Folded | None:
+        """What to send once more after a refusal; None when there is no way out."""
+        with self._unharmed():
+            weight = await self._conversations.weigh(exchange, exactly=True)
+            return await self._finished(self._conversations.lightest(exchange, weight, refusal, refused))
+        return None
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """Whatever fails inside is ours, and costs no request."""
         try:
-            weight = await conversations.weigh(exchange, exactly=refusal is not None)
-            if refusal is not None:
-                return await self._finished(conversations.lightest(exchange, weight, refusal, refused))
-            return await self._finished(conversations.lighter(exchange, weight)) if weight.may_be_due else None
+            yield
         except CompactError as error:
             self._operations.say("error", "sent_unchanged", error=f"{type(error).__name__}: {error}")
         except Exception as error:  # only its kind: it may quote the request
             self._operations.say("error", "sent_unchanged", error=type(error).__name__)
-        return None
 
     async def _finished(self, work: Coroutine[Any, Any, Folded | None]) -> Folded | None:
         """What comes of work that goes on although nobody may wait for it any more."""
@@ -196,11 +211,11 @@ class Relay:
         return await asyncio.shield(task)
 
     async def _sent(
-        self, scope: Scope, target: bytes, content: bytes, folded: Folded | None, exchange: Exchange | None
+        self, scope: Scope, target: bytes, content: bytes, folded: Folded | None, endpoint: Endpoint | None
     ) -> Reply:
         ours = (b"host", b"content-length", *((b"content-encoding",) if folded else ()))
         headers = forwarded(scope["headers"], *ours)
-        if exchange is not None:
+        if endpoint is not None:
             headers = [(name, overheard(value) if name == b"accept-encoding" else value) for name, value in headers]
         place = _place(scope, target)
         if folded is not None:
@@ -273,6 +288,12 @@ def _endpoint_of(method: str, target: bytes) -> Endpoint | None:
         return None
     path = target.decode("latin-1")
     return next((endpoint for endpoint in _ENDPOINTS if path.endswith(endpoint.path)), None)
+
+
+def _whose(scope: Scope) -> bytes:
+    """A hash of what a request came with that says whose it is."""
+    headers = dict(scope["headers"])
+    return sha256(b"\0".join((*(headers.get(name, b"") for name in _CREDENTIALS), scope["query_string"]))).digest()
 
 
 def _caller(exchange: Exchange, scope: Scope, target: bytes) -> Caller:

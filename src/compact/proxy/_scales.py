@@ -23,6 +23,7 @@ from .._meter import REPLY_PRIMER, counter_for, tools_tokens
 from .._trigger import lines_for
 from ..config import CompactConfig, window_of
 from ._body import Body
+from ._light import HEAVY
 
 __all__ = ["Scales", "Weight"]
 
@@ -36,8 +37,6 @@ _GROUP = 32
 _COUNTED_AT_ONCE = 64_000
 _HASHED_AT_ONCE = 1_000_000
 """Bytes that are counted, and hashed, on the event loop; more go to a thread."""
-_HEAVY = ('"image', '"input_image', '"input_file', '"file', '"document', '"input_audio', '"audio', '"video')
-"""Kinds of content that may weigh more tokens than they have characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,8 @@ class Weight:
     """What each message weighs, as counted."""
     window: int
     reserve: int | None
+    room: int
+    """Tokens that it could have more, as counted, until the manager should see it."""
     may_be_due: bool
     """Whether the manager should see it: it is near a line, or a line that counts something else is set."""
 
@@ -81,13 +82,14 @@ class Scales:
         reader = self._reader(endpoint, model)
         factor = 1 + reader.tally.margin
         uncounted = self._by_tokens and not exactly and body.size * factor < line
-        if uncounted and not any(kind in body.text for kind in _HEAVY):
-            return Weight(0, (), window, reserve, False)
+        if uncounted and not any(f'"{kind}' in body.text for kind in HEAVY):
+            return Weight(0, (), window, reserve, floor(line / factor) - body.size, False)
         *each, besides = await self._counted(endpoint, body, reader, model)
         total = ceil((sum(each) + besides + REPLY_PRIMER) * factor)
         # In a window without any room for messages nothing can be due: only the provider knows what it still takes.
         may_be_due = lines.budget > 0 and (total >= line or not self._by_tokens)
-        return Weight(total, each, window, reserve, may_be_due)
+        room = floor((line - total) / factor) if self._by_tokens else 0
+        return Weight(total, each, window, reserve, room, may_be_due)
 
     def _reserve(self, asked: int | None, window: int) -> int | None:
         """What is kept free for the answer. Some clients ask for more than a window holds: half of it is the most, or
