@@ -211,7 +211,7 @@ def _word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 9)
 def is_negated(sentence: str) -> bool:
     """Whether a sentence says that something is not, or only under a condition."""
     return _NEGATION.search(sentence) is not None

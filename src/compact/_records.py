@@ -165,7 +165,7 @@ def travel_value(session: Session) -> dict[str, Any] | None:
         "folded": fold.folded,
         "tokens_before": fold.tokens_before,
         "tokens_after": fold.tokens_after,
-        "report": fold.report.as_dict() if fold.report is not None else None,
+        "report": fold.report.in_short().as_dict() if fold.report is not None else None,
         "gone_calls": sorted(session.memory.gone_calls),
         "made": [_made_value(entry) for entry in made],
         "replay": {

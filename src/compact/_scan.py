@@ -87,7 +87,7 @@ def scan(text: str) -> Sequence[Found]:
     return _scan_again(text) if len(text) <= _SENTENCE else _scan(text)
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 9)
 def _scan_again(text: str) -> Sequence[Found]:
     """The same for a sentence: a summary that is carried on has it in every fold."""
     return _scan(text)

@@ -41,13 +41,13 @@ _PLACE = re.compile(
 )
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 9)
 def stems_of(text: str) -> frozenset[str]:
     """The words that carry meaning, by their first letters: a word and its inflections are one."""
     return frozenset([word[:6] for word in words_of(text)])
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 9)
 def marks_of(text: str) -> frozenset[str]:
     """The names in a text, by their last part: what tells one of many like sentences from the others."""
     return frozenset([name.strip(".-").rpartition("/")[2] for name in _NAME.findall(text)])

@@ -58,7 +58,7 @@ _SORTS: tuple[tuple[Speech, re.Pattern[str]], ...] = (
 )  # fmt: skip
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 9)
 def sorts_of(sentence: str) -> frozenset[Speech]:
     """Everything a sentence does; empty for a sentence that only tells."""
     return frozenset(sort for sort, expression in _SORTS if expression.search(sentence))
