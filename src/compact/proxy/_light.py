@@ -19,7 +19,7 @@ HEAVY = ("image", "input_image", "input_file", "file", "document", "input_audio"
 """Kinds of content that may weigh more tokens than they have bytes."""
 
 _HEAVY = [f'"{kind}'.encode() for kind in HEAVY]
-_BLOCK = 16_384
+_BLOCK = 4_096
 """Bytes from one place to the next at which a beginning may end."""
 _KNOWN = 20_000
 _LONGEST_END = 65_536
