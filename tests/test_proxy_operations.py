@@ -266,7 +266,9 @@ def test_a_token_opens_and_goes_no_further(upstream: Any) -> None:
 @pytest.mark.slow  # imports both
 def test_both_clients_show_what_a_refusal_says(upstream: Any) -> None:
     """A person who forgot the token reads how to give it."""
-    anthropic, openai = pytest.importorskip("anthropic"), pytest.importorskip("openai")
+    import anthropic
+    import openai
+
     messages: Any = [{"role": "user", "content": "hello"}]
     with running(settings(upstream), token=TOKEN) as address:
         said = "needs its token: put it into the base URL"

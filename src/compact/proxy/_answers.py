@@ -18,7 +18,7 @@ from ._upstream import Headers
 if TYPE_CHECKING:
     from starlette.types import Send
 
-__all__ = ["Answer", "Listener", "Refused", "header_of", "json_of"]
+__all__ = ["Answer", "Listener", "Refused", "header_of", "json_of", "refusal_value"]
 
 _LONGEST_HEARD = 1 << 20
 """Bytes of an answer, or of a line of a stream, that are looked at for what the provider counted."""
@@ -60,9 +60,8 @@ class Answer:
         self.record.done(status=self.status, bytes_out=self._bytes)
 
     async def refuse(self, refusal: Refused, *headers: tuple[bytes, bytes]) -> None:
-        """An answer of ours, in the form that the clients of both providers show."""
-        error = {"type": "error", "error": {"type": "compact_proxy", "message": f"compact proxy: {refusal}"}}
-        content = json.dumps(error).encode()
+        """An answer of ours."""
+        content = json.dumps(refusal_value(str(refusal))).encode()
         kind = (b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())
         await self._send({"type": "http.response.start", "status": refusal.status, "headers": [*kind, *headers]})
         await self._send({"type": "http.response.body", "body": content})
@@ -95,6 +94,11 @@ class Listener:
         if isinstance(answer, dict):
             with suppress(Exception):  # an answer is the client's, whatever is in it and becomes of our books
                 self._conversations.heard(self._exchange, self._session, answer)
+
+
+def refusal_value(said: str) -> dict[str, Any]:
+    """An error of ours, in the form that the clients of both providers show."""
+    return {"type": "error", "error": {"type": "compact_proxy", "message": f"compact proxy: {said}"}}
 
 
 def header_of(headers: Headers, wanted: bytes) -> bytes:

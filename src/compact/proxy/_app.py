@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from .._manager import CompactManager
 from .._meter import counter_for
 from ..config import CompactConfig
-from ..errors import ConfigError
 from ._conversations import Conversations
 from ._operations import PATHS, Operations
 from ._relay import Relay
@@ -38,8 +37,7 @@ class Proxy:
     async def startup(self) -> None:
         """Open everything; what hinders it raises here."""
         settings, operations = self._config.proxy, self._operations
-        if settings.upstream is None:
-            raise ConfigError("proxy.upstream: not set; name the provider, such as https://api.openai.com")
+        assert settings.upstream is not None  # `_serve` has refused to start without one
         self._upstream = Upstream(
             settings.upstream,
             timeout=settings.timeout,

@@ -20,6 +20,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.responses import JSONResponse
 
 from .._doorkeeping import foreign, names_of, same
+from ._answers import refusal_value
 from ._operations import Operations
 
 if TYPE_CHECKING:
@@ -64,11 +65,9 @@ class Guard:
         if refused is not None:
             status, why = refused
             record = self._operations.begin("other")
-            error = {"type": "compact_proxy", "message": f"compact proxy: {why}"}
             closing = {"connection": "close"}
             besides = {400: closing, 401: {"www-authenticate": "Bearer"}, 431: closing}.get(status)
-            # The form that the clients of both providers show.
-            await JSONResponse({"type": "error", "error": error}, status, besides)(scope, receive, send)
+            await JSONResponse(refusal_value(why), status, besides)(scope, receive, send)
             record.done(status=status)
         else:
             await self._app(scope, receive, send)

@@ -38,7 +38,6 @@ _NO_UPSTREAM = (
     "https://api.openai.com or compact proxy --upstream https://api.anthropic.com"
 )
 
-
 _TURN = 0.0005
 """Seconds after which a thread that folds lets the event loop go on, when it wants to; the usual five milliseconds are
 what a whole request takes."""
