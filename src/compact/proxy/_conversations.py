@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from .._dialects import DIALECTS
@@ -32,6 +31,7 @@ from .._manager import CompactManager
 from ..adapters._gate import Gate
 from ..errors import ArchiveError
 from ._body import Body
+from ._bounded import Bounded
 from ._limits import Limits
 from ._scales import Scales, Weight
 from ._state import State
@@ -39,8 +39,6 @@ from ._state import State
 __all__ = ["Conversations", "Exchange", "Folded"]
 
 Kind = Literal["new", "prepared", "replayed", "recovered"]
-Value = TypeVar("Value")
-
 _HELD = 10_000
 """Conversations of which this process remembers a name."""
 _SMALLEST_WINDOW = 256
@@ -91,9 +89,9 @@ class Conversations:
         self._instructions = [role for role in ("system", "developer") if role in never]
         # Threads of its own: one waits here for a fold of its session, which needs a thread itself to go on.
         self._shrinking = ThreadPoolExecutor(32, "compact-proxy-shrinking")
-        self._begun: OrderedDict[bytes, str] = OrderedDict()
+        self._begun: Bounded[bytes, str] = Bounded(_HELD)
         """Lists that the manager was shown, by what they consist of: the session that a fold is prepared in."""
-        self._published: OrderedDict[str, int] = OrderedDict()
+        self._published: Bounded[str, int] = Bounded(_HELD)
         """The newest fold of each session that others can find."""
         self._limits = Limits(state)
         self._newest: WeakValueDictionary[str, Exchange] = WeakValueDictionary()
@@ -212,7 +210,7 @@ class Conversations:
         ours = json.dumps(value).encode()
         winner = await self._state.claim(_fold_key(chain[value["reach"] - 1]), ours)
         if winner == ours and _all_in(_made_by(value), made):
-            _remember(self._published, session, value["step"])
+            self._published.keep(session, value["step"])
             return None
         fold = _read(winner)
         return fold if fold is not None and await self._adopt(session, fold) else None
@@ -241,9 +239,9 @@ class Conversations:
                 return session, fold
         if named:
             return named, None
-        session = next((self._begun[link] for link in reversed(chain) if link in self._begun), None)
+        session = next(filter(None, map(self._begun.get, reversed(chain))), None)
         session = session or f"proxy-{chain[-1].hex()[:16]}"
-        _remember(self._begun, chain[-1], session)
+        self._begun.keep(chain[-1], session)
         return session, None
 
     def _has(self, session: str, fold: Mapping[str, Any]) -> bool:
@@ -257,7 +255,7 @@ class Conversations:
             await self._manager._aadopt_fold(session, fold)
         except ArchiveError:
             return False
-        _remember(self._published, session, fold["step"])
+        self._published.keep(session, fold["step"])
         return True
 
     def _limit_key(self, exchange: Exchange) -> str:
@@ -286,10 +284,3 @@ def _made_by(fold: Mapping[str, Any]) -> list[Any]:
 
 def _all_in(some: Sequence[Any], others: Sequence[Any]) -> bool:
     return all(message in others for message in some)
-
-
-def _remember(known: OrderedDict[Any, Value], key: Any, value: Value) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > _HELD:
-        known.popitem(last=False)

@@ -9,9 +9,10 @@ held. What begins with the same bytes has no more tokens than that one had, and 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import sha256
+
+from ._bounded import Bounded
 
 __all__ = ["HEAVY", "Glance", "Light"]
 
@@ -39,7 +40,7 @@ class Light:
     """Beginnings of requests that were light. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, tuple[int, bytes]] = OrderedDict()
+        self._known: Bounded[bytes, tuple[int, bytes]] = Bounded(_KNOWN)
         """How many bytes may follow each beginning, and how its request ended: with the fields behind the list."""
 
     def glance(self, whose: bytes, content: bytes) -> Glance:
@@ -56,17 +57,13 @@ class Light:
             if found is not None:
                 room, end = found
                 new = content[number * _BLOCK :]
-                self._known.move_to_end(marks[number - 1])
                 return len(new) < room and content.endswith(end) and not any(kind in new for kind in _HEAVY)
         return False
 
     def keep(self, glance: Glance, room: int, end: bytes) -> None:
         """A request was weighed and is light: so many tokens more would have been."""
         if glance.marks and room > 0 and len(end) <= _LONGEST_END:
-            self._known[glance.marks[-1]] = room, end
-            self._known.move_to_end(glance.marks[-1])
-            if len(self._known) > _KNOWN:
-                self._known.popitem(last=False)
+            self._known.keep(glance.marks[-1], (room, end))
 
     def forget(self) -> None:
         """A window is smaller than was thought."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections import OrderedDict
 
+from ._bounded import Bounded
 from ._state import State
 
 __all__ = ["Limits"]
@@ -26,32 +26,26 @@ class Limits:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._known: Bounded[str, tuple[int, float]] = Bounded(_HELD)
         """Each window, 0 for none, and until when that holds."""
 
     async def of(self, key: str) -> int | None:
         """The window that was learned, while it is believed."""
         now = time.time()
-        limit, until = self._known.get(key, (0, 0.0))
+        limit, until = self._known.get(key) or (0, 0.0)
         if now >= until:
             found = await self._state.first([key])
             limit, until = _read(found[1]) if found else (0, 0.0)
             if now >= until:
                 limit, until = 0, now + _UNASKED
-            self._keep(key, limit, until)
+            self._known.keep(key, (limit, until))
         return limit or None
 
     async def learn(self, key: str, limit: int) -> None:
         """A request above this was refused. The lowest of those that are believed counts."""
         lowest, until = min(limit, await self.of(key) or limit), time.time() + _BELIEVED
-        self._keep(key, lowest, until)
+        self._known.keep(key, (lowest, until))
         await self._state.put(key, json.dumps([lowest, until]).encode())
-
-    def _keep(self, key: str, limit: int, until: float) -> None:
-        self._known[key] = limit, until
-        self._known.move_to_end(key)
-        if len(self._known) > _HELD:
-            self._known.popitem(last=False)
 
 
 def _read(value: bytes) -> tuple[int, float]:

@@ -10,7 +10,6 @@ for each message, the longest unused giving way.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -23,11 +22,11 @@ from .._meter import REPLY_PRIMER, counter_for, tools_tokens
 from .._trigger import lines_for
 from ..config import CompactConfig, window_of
 from ._body import Body
+from ._bounded import Bounded
 from ._light import HEAVY
 
 __all__ = ["Scales", "Weight"]
 
-Known = TypeVar("Known", bytes, int, tuple[int, ...])
 Result = TypeVar("Result")
 
 _KNOWN = 100_000
@@ -62,9 +61,9 @@ class Scales:
         policy = config.policy
         self._by_tokens = not (policy.message_threshold or policy.turn_threshold or policy.layout == "rolling")
         self._readers: dict[tuple[str, str], Reader] = {}
-        self._weights: OrderedDict[bytes, int] = OrderedDict()
-        self._groups: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
-        self._contents: OrderedDict[bytes, bytes] = OrderedDict()
+        self._weights: Bounded[bytes, int] = Bounded(_KNOWN)
+        self._groups: Bounded[bytes, tuple[int, ...]] = Bounded(_KNOWN)
+        self._contents: Bounded[bytes, bytes] = Bounded(_KNOWN)
 
     async def weigh(
         self, endpoint: Endpoint, body: Body, model: str, limit: int | None = None, *, exactly: bool = False
@@ -111,12 +110,12 @@ class Scales:
     async def contents(self, body: Body) -> list[bytes]:
         """A hash of the content of each message: alike for messages that differ only in bookkeeping or form."""
         marks = await _marks(body, [range(i, i + 1) for i in range(len(body.spans))], b"")
-        contents = [_remembered(self._contents, mark) for mark in marks]
+        contents = [self._contents.get(mark) for mark in marks]
         fresh = [i for i, content in enumerate(contents) if content is None]
         size = sum(end - start for start, end in (body.spans[i] for i in fresh))
         hashed = await _done(lambda: [content_digest(body.messages[i]) for i in fresh], size > _HASHED_AT_ONCE)
         for i, content in zip(fresh, hashed, strict=True):
-            contents[i] = _remember(self._contents, marks[i], content)
+            contents[i] = self._contents.keep(marks[i], content)
         return [content for content in contents if content is not None]
 
     async def _counted(self, endpoint: Endpoint, body: Body, reader: Reader, model: str) -> list[int]:
@@ -128,19 +127,19 @@ class Scales:
         count = len(body.messages)
         groups = [range(at, at + _GROUP) for at in range(0, count - _GROUP + 1, _GROUP)]
         marks = await _marks(body, groups, table)
-        known = [_remembered(self._groups, mark) for mark in marks]
+        known = [self._groups.get(mark) for mark in marks]
         single = [i for group, weights in zip(groups, known, strict=True) if weights is None for i in group]
         single += range(len(groups) * _GROUP, count)
         one_by_one = dict(zip(single, await self._one_by_one(body, single, reader, table), strict=True))
         each: list[int] = []
         for group, mark, weights in zip(groups, marks, known, strict=True):
-            each += weights or _remember(self._groups, mark, tuple(one_by_one[i] for i in group))
+            each += weights or self._groups.keep(mark, tuple(one_by_one[i] for i in group))
         each += (one_by_one[i] for i in range(len(groups) * _GROUP, count))
         return [*each, await self._besides(endpoint, body, reader, model)]
 
     async def _one_by_one(self, body: Body, which: Sequence[int], reader: Reader, table: bytes) -> list[int]:
         marks = await _marks(body, [range(i, i + 1) for i in which], table)
-        weights = [_remembered(self._weights, mark) for mark in marks]
+        weights = [self._weights.get(mark) for mark in marks]
         fresh = [n for n, weight in enumerate(weights) if weight is None]
 
         def count() -> list[int]:
@@ -148,7 +147,7 @@ class Scales:
 
         size = sum(end - start for start, end in (body.spans[which[n]] for n in fresh))
         for n, tokens in zip(fresh, await _done(count, size > _COUNTED_AT_ONCE), strict=True):
-            weights[n] = _remember(self._weights, marks[n], tokens)
+            weights[n] = self._weights.keep(marks[n], tokens)
         return [weight for weight in weights if weight is not None]
 
     async def _besides(self, endpoint: Endpoint, body: Body, reader: Reader, model: str) -> int:
@@ -156,12 +155,12 @@ class Scales:
         beside = [body.places[name] for name in ("tools", *(endpoint.system or ())[:1]) if name in body.places]
         named = model.encode("utf-8", "surrogatepass") + reader.tally.encoding.encode() + endpoint.dialect.encode()
         mark = sha256(named + b"".join(map(body.slice, beside))).digest()[:16]
-        weight = _remembered(self._weights, mark)
+        weight = self._weights.get(mark)
         if weight is None:
             size = sum(end - start for start, end in beside)
             tools = endpoint.weighed(body.fields)
             tokens = await _done(lambda: tools_tokens(tools, reader.tally, model), size > _COUNTED_AT_ONCE)
-            weight = _remember(self._weights, mark, tokens)
+            weight = self._weights.keep(mark, tokens)
         return weight
 
     def _reader(self, endpoint: Endpoint, model: str) -> Reader:
@@ -191,17 +190,3 @@ async def _marks(body: Body, pieces: Sequence[range], besides: bytes) -> list[by
 async def _done(work: Callable[[], Result], long: bool) -> Result:
     """What comes of some work, which is done in a thread when it takes long."""
     return await asyncio.to_thread(work) if long else work()
-
-
-def _remembered(known: OrderedDict[bytes, Known], mark: bytes) -> Known | None:
-    value = known.get(mark)
-    if value is not None:
-        known.move_to_end(mark)
-    return value
-
-
-def _remember(known: OrderedDict[bytes, Known], mark: bytes, value: Known) -> Known:
-    known[mark] = value
-    if len(known) > _KNOWN:
-        known.popitem(last=False)
-    return value
