@@ -446,3 +446,9 @@ def test_touches_know_the_text_before_and_after() -> None:
     (touch,) = touches_of(call.name, arguments_of(call))
     assert ("a/b.py", "changed", "def one(): 1", "def two(): 2") == (touch.path, touch.verb, touch.old, touch.new)
     assert "changed, adds two; drops one (+1 −1 lines)" == difference(touch)
+
+
+def test_nothing_in_quotes_is_no_fact() -> None:
+    """A line of code that pads with blanks stopped a fold."""
+    facts = facts_of(ask(user("Keep this: `parts = append(parts, \"       \")` and `   ` as it is.")))
+    assert all(fact.text for fact in facts.best)

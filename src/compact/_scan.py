@@ -103,6 +103,6 @@ def _scan(text: str) -> Sequence[Found]:
         found.append((str(match.lastgroup), match.group(), match.start()))
     for match in _QUOTED.finditer(text):
         value = str(match.group(match.lastindex or 0)).strip()
-        if " " in value or not value.isalpha():
+        if value and (" " in value or not value.isalpha()):
             found.append(("quoted", value, match.start() + 1))
     return tuple(found)
