@@ -450,5 +450,5 @@ def test_touches_know_the_text_before_and_after() -> None:
 
 def test_nothing_in_quotes_is_no_fact() -> None:
     """A line of code that pads with blanks stopped a fold."""
-    facts = facts_of(ask(user("Keep this: `parts = append(parts, \"       \")` and `   ` as it is.")))
+    facts = facts_of(ask(user('Keep this: `parts = append(parts, "       ")` and `   ` as it is.')))
     assert all(fact.text for fact in facts.best)

@@ -28,7 +28,7 @@ from ._sheet import marks_of, stems_of
 from ._text import sentences_of
 from ._worth import SENTENCES, Fact, ending
 
-__all__ = ["Kept", "Report", "is_false", "is_negated", "kept", "measure", "together"]
+__all__ = ["Kept", "Report", "is_false", "is_negated", "kept", "measure", "stands_in", "together"]
 
 CRITICAL = ("wish", "rule", "decision", "open", "question", "error", "task", "id", "path", "branch", "environment")
 """Kinds of which a summary should keep something when it was given any."""
@@ -189,10 +189,11 @@ def kept(facts: Sequence[Fact], body: str) -> list[bool]:
 
 def _stands(body: str, fact: Fact) -> bool:
     """Whether a value stands in a text as a whole."""
-    return _stands_in(body, ending(fact.text) if fact.kind == "path" else fact.text)
+    return stands_in(body, ending(fact.text) if fact.kind == "path" else fact.text)
 
 
-def _stands_in(body: str, value: str) -> bool:
+def stands_in(body: str, value: str) -> bool:
+    """Whether a value stands in a text, and not as a part of a longer word."""
     start = body.find(value)
     while start >= 0:
         end = start + len(value)
@@ -232,7 +233,7 @@ class _Windows:
     def hold(self, sentence: str) -> bool:
         """Whether most of a sentence, half of the names in it, and its negation stand together."""
         whole = " ".join(sentence.split())
-        if whole and _stands_in(self._body, whole):
+        if whole and stands_in(self._body, whole):
             return True
         stems = stems_of(sentence)
         if len(stems) < 2:

@@ -1,14 +1,16 @@
-"""What a summarizer's call costs.
+"""What a call to a model costs.
 
-Owns: the one table of prices, and looking a model up in it. Must never: guess; a model that is not listed has no price.
+Owns: the one table of prices, what providers take for cached input, and looking a model up in both.
+Must never: guess; a model that is not listed has no price.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-__all__ = ["PRICES", "cost_of"]
+__all__ = ["CACHING", "PRICES", "Caching", "caching_of", "cost_of", "rates_of"]
 
 PRICES: Mapping[str, tuple[float, float]] = {
     "gpt-4o": (2.50, 10.00),
@@ -44,6 +46,35 @@ PRICES: Mapping[str, tuple[float, float]] = {
 """US dollars per million tokens, input and output, as listed in November 2026. Base rates: what a vendor adds for very
 long prompts or takes off for cached ones is left out. `summary.prices` adds models and replaces rates."""
 
+
+@dataclass(frozen=True, slots=True)
+class Caching:
+    """What a provider takes for input that begins as an earlier request did, as shares of the input price."""
+
+    read: float
+    """For a token that was found in the cache."""
+    write: float = 1.0
+    """For a token that was not."""
+    least: int = 1024
+    """Tokens below which nothing is cached."""
+    step: int = 1
+    """What is found is a multiple of so many tokens."""
+    seconds: float = 300.0
+    """How long an unused beginning is kept."""
+
+
+CACHING: Mapping[str, Caching] = {
+    "claude": Caching(0.1, write=1.25),
+    "claude-haiku": Caching(0.1, write=1.25, least=2048),
+    "claude-3-5-haiku": Caching(0.1, write=1.25, least=2048),
+    "gpt-4o": Caching(0.5, step=128),
+    "gpt-4.1": Caching(0.25, step=128),
+    "gpt-5": Caching(0.1, step=128),
+    "gpt-6": Caching(0.1, step=128),
+}
+"""By how a model's name begins, the longest that fits; November 2026. Anthropic's is its cache of five minutes, which a
+client has to ask for; OpenAI's needs no asking, and is kept for five to ten minutes."""
+
 _DATE = re.compile(r"-(latest|\d{4}(-?\d{2}-?\d{2})?)$")
 
 
@@ -54,11 +85,20 @@ def cost_of(
 
     A model is looked up by its whole name, then without the provider in front, then without the date behind.
     """
+    rates = rates_of(model, prices)
+    return None if rates is None else round((input_tokens * rates[0] + output_tokens * rates[1]) / 1_000_000, 6)
+
+
+def rates_of(model: str | None, prices: Mapping[str, tuple[float, float]] | None = None) -> tuple[float, float] | None:
+    """US dollars per million tokens, input and output; None when nobody lists the model."""
     if not model:
         return None
     known = {**PRICES, **(prices or {})}
     short = model.rpartition("/")[2]
-    price = next((known[name] for name in (model, short, _DATE.sub("", short)) if name in known), None)
-    if price is None:
-        return None
-    return round((input_tokens * price[0] + output_tokens * price[1]) / 1_000_000, 6)
+    return next((known[name] for name in (model, short, _DATE.sub("", short)) if name in known), None)
+
+
+def caching_of(model: str | None) -> Caching | None:
+    """What the model's provider takes for cached input; None when that is not known."""
+    name = (model or "").rpartition("/")[2]
+    return CACHING.get(max((prefix for prefix in CACHING if name.startswith(prefix)), key=len, default=""))

@@ -44,7 +44,15 @@ from ._proxy_policy import ProxyPolicy
 from ._trigger import lines_for
 from .errors import ConfigError
 
-__all__ = ["FILE_NAMES", "AgentCompact", "AgentConfig", "CompactConfig", "environment_variables", "window_of"]
+__all__ = [
+    "FILE_NAMES",
+    "AgentCompact",
+    "AgentConfig",
+    "CompactConfig",
+    "environment_variables",
+    "origins",
+    "window_of",
+]
 
 FILE_NAMES = ("compact.yaml", "compact.yml", "compact.json")
 """The files looked for in the working directory, first come first."""
@@ -136,14 +144,14 @@ class CompactConfig(BaseSettings):
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
         """The configuration from the file named, else from the first of `FILE_NAMES` found, else without a file."""
-        found = [Path(path)] if path is not None else [file for file in map(Path, FILE_NAMES) if file.is_file()]
-        if not found:
+        file = _file(path)
+        if file is None:
             return cls()
-        values = _without(read_config_file(found[0]), _environment())
+        values = _without(read_config_file(file), _environment())
         try:
             return cls(**values)
         except ConfigError as error:
-            lines = [line if _SET_BY in line else f"{line} (in {found[0].name})" for line in str(error).splitlines()]
+            lines = [line if _SET_BY in line else f"{line} (in {file.name})" for line in str(error).splitlines()]
             raise ConfigError("\n".join(lines)) from None
 
     def changed(self, /, **flat: Any) -> Self:
@@ -220,6 +228,43 @@ class CompactConfig(BaseSettings):
         if problems:
             raise ConfigError("\n".join(problems))
         return self
+
+
+def origins(path: str | os.PathLike[str] | None = None) -> dict[str, str]:
+    """Where `load` takes each value from that is no default, by its dotted name: a file and line, or a variable."""
+    file = _file(path)
+    told: dict[str, str] = {}
+    for name, value in (read_config_file(file) if file is not None else {}).items():
+        fields = value if name in SECTIONS and isinstance(value, Mapping) else {}
+        told.update(dict.fromkeys([f"{name}.{field}" for field in fields] or [name], file.name if file else ""))
+    for name, line in (_lines(file) if file is not None else {}).items():
+        if name in told:
+            told[name] += f" line {line}"
+    for variable, place in environment_variables().items():
+        if os.environ.get(variable, "").strip():
+            told[".".join(place)] = variable
+    return told
+
+
+def _file(path: str | os.PathLike[str] | None) -> Path | None:
+    """The file named, else the first of `FILE_NAMES` found."""
+    return Path(path) if path is not None else next((file for file in map(Path, FILE_NAMES) if file.is_file()), None)
+
+
+def _lines(file: Path) -> dict[str, int]:
+    """The line of each name in a file that was read before, down to the fields of sections."""
+    import yaml  # JSON is YAML, but for tabs
+
+    try:
+        root = yaml.compose(file.read_text("utf-8-sig"), yaml.SafeLoader)
+    except (yaml.YAMLError, OSError):
+        return {}
+    lines: dict[str, int] = {}
+    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        lines[key.value] = key.start_mark.line + 1
+        for inner, _ in value.value if isinstance(value, yaml.MappingNode) else ():
+            lines[f"{key.value}.{inner.value}"] = inner.start_mark.line + 1
+    return lines
 
 
 def _given(value: Any) -> dict[str, Any]:

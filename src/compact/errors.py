@@ -9,6 +9,7 @@ caller can do. Must never: carry message content (errors travel to logs), or imp
     ├── InsufficientBudget     what must stay is larger than the budget: pin less, or raise the window
     ├── LawViolation           a fold would have broken a law: our bug, or a layout's or `before_fold`'s
     ├── ArchiveError           the store did not acknowledge: nothing was dropped; mend the store
+    ├── LogError               a recorded conversation cannot be read: the message names the file and the line
     ├── ManagerClosed          the manager was used after `close()`
     ├── MissingExtra           an optional part is not installed: the message names the extra (also an ImportError)
     └── SummaryError           a summarizer failed; the flow decides what happens next
@@ -30,6 +31,7 @@ __all__ = [
     "InsufficientBudget",
     "InvalidMessage",
     "LawViolation",
+    "LogError",
     "ManagerClosed",
     "MissingExtra",
     "ModelUnavailable",
@@ -70,6 +72,10 @@ class LawViolation(CompactError):
 
 class ArchiveError(CompactError):
     """The store did not acknowledge a write or could not read. Nothing was dropped."""
+
+
+class LogError(CompactError):
+    """A recorded conversation cannot be read. The message names the file, the place, and what can be read."""
 
 
 class ManagerClosed(CompactError):

@@ -1,9 +1,19 @@
 """The command line: `compact …`, and `python -m compact …`.
 
-Owns: the way in, and how an error looks on a terminal. Must never: do what the library cannot: every command is a few
-lines around a public verb.
+Owns: the way in. Must never: do what the library cannot: every command is a few lines around a public verb.
 
-Exit codes: 0 done, 1 it could not be done (one sentence on stderr says why), 2 the command was given wrongly.
+    _app      the program: options that mean the same everywhere, errors, exit codes
+    _screen   how things are shown
+    _input    conversations read from a file or a pipe, and written to one
+    _count    count
+    _plan     plan
+    _fold     run, undo, redo, redact          what changes a list
+    _past     sessions, restore, diff, recall, verify, prune     over the archive (_kept: its folds and the laws)
+    _lab      replay, tune                     the replay lab (_runs: what both share)
+    _setup    config
+    _doctor   doctor
+    _serve    view, proxy, mcp
+    _commands puts them together
 """
 
 from __future__ import annotations
@@ -21,9 +31,7 @@ def main() -> None:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit('compact: the command line needs the extra "cli". Install "agent-compact[cli]".')
-    from ..errors import CompactError
-
-    try:
-        app()
-    except CompactError as error:
-        sys.exit(f"compact: {error}")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that knows no "…" shows "?"
+    app()

@@ -1,0 +1,143 @@
+"""What conversations weigh.
+
+Owns: `count`. Must never: change or store anything, or hold more than one conversation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ._app import PROBLEM, AllRows, AsJson, ConfigFile, ModelName, Settings, Window, app, given
+from ._input import ConversationId, LogFormat, Weighed, conversation_in, suited, weigh
+from ._screen import bar, counted, one_line, show, show_json, table, watched
+
+if TYPE_CHECKING:
+    from ..importers import Conversation
+
+__all__: list[str] = []
+
+_LARGEST = 20
+"""Messages that `count` shows unless it is asked for all."""
+
+
+@app.command()
+def count(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE…", help="Conversations and logs: files, folders, patterns, s3://…, or - for a pipe."
+        ),
+    ],
+    model: ModelName = None,
+    window: Window = None,
+    id: ConversationId = None,
+    log_format: LogFormat = None,
+    all_rows: AllRows = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when one does not fit its window.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    settings: Settings = None,
+) -> None:
+    """Count tokens: by layer and by message; of several conversations a line each.
+
+    Example:  compact count chat.json
+    """
+    from ..importers import read_logs
+
+    options = given(settings, model, window)
+    rows: list[tuple[str, int, Weighed]] = []
+    only: tuple[Conversation, Weighed] | None = None
+    for conversation in watched(read_logs(files, format=log_format), "counting"):
+        if id is None or conversation.id == id:
+            weighed = weigh(conversation, suited(config, options, conversation))
+            only = None if rows else (conversation, weighed)
+            rows.append((conversation.id, len(weighed.messages), _numbers(weighed)))
+    if only is None and id is not None:
+        conversation_in(files[0], id, log_format)  # says what there is
+    if as_json:
+        described = [_described(name, weighed) for name, _, weighed in rows]
+        if only is not None:
+            described[0]["by_message"] = [_row(only[1], index) for index in range(len(only[1].messages))]
+        show_json(described)
+    elif only is not None:
+        _show_one(*only, all_rows)
+    else:
+        _show_many(rows)
+    if check and any(weighed.total > weighed.window for *_, weighed in rows):
+        raise typer.Exit(PROBLEM)
+
+
+def _numbers(weighed: Weighed) -> Weighed:
+    """Without the messages: a folder may hold many conversations."""
+    from dataclasses import replace
+
+    return replace(weighed, messages=[], tokens=[])
+
+
+def _described(name: str, weighed: Weighed) -> dict[str, Any]:
+    return {
+        "id": name,
+        "model": weighed.model,
+        "dialect": weighed.dialect,
+        **weighed.usage.breakdown(),
+        "total": weighed.usage.total,
+        "margin": weighed.margin,
+        "window": weighed.window,
+        "fits": weighed.total <= weighed.window,
+    }
+
+
+def _row(weighed: Weighed, index: int) -> dict[str, Any]:
+    return {"index": index, "role": weighed.messages[index].role, "tokens": weighed.tokens[index]}
+
+
+def _show_one(conversation: Conversation, weighed: Weighed, all_rows: bool) -> None:
+    from .._messages import readable
+
+    total = weighed.usage.total
+    layers = table("layer", ">tokens", ">share", "")
+    for name, tokens in weighed.usage.breakdown().items():
+        layers.add_row(name, f"{tokens:,}", f"{tokens / total:.1%}", bar(tokens / total, 24))
+    layers.add_row("in all", f"{total:,}", f"{total / weighed.window:.1%}", f"of {weighed.window:,}, {_fits(weighed)}")
+    size = len(weighed.messages)
+    chosen = sorted(range(size), key=lambda index: -weighed.tokens[index])[: size if all_rows else _LARGEST]
+    most = max(weighed.tokens, default=1)
+    rows = table(">#", "role", ">tokens", ">share", "", "begins with", wide="begins with")
+    for index in sorted(chosen):
+        message, tokens = weighed.messages[index], weighed.tokens[index]
+        text = one_line(readable(message))
+        rows.add_row(f"{index:,}", message.role, f"{tokens:,}", f"{tokens / total:.1%}", bar(tokens / most), text)
+    few = f"the {_LARGEST} largest of {size:,} messages (--all shows each)"
+    show(
+        f"{one_line(conversation.source)}, {weighed.dialect}, {weighed.model}{_margin(weighed)}",
+        "",
+        layers,
+        "",
+        few if len(chosen) < size else f"{size:,} messages",
+        rows,
+    )
+
+
+def _fits(weighed: Weighed) -> str:
+    over = weighed.total - weighed.window
+    return f"{over:,} over" if over > 0 else f"{-over:,} free"
+
+
+def _margin(weighed: Weighed) -> str:
+    return f" (its tokenizer is not public: up to {weighed.margin:.0%} more)" if weighed.margin else ""
+
+
+def _show_many(rows: list[tuple[str, int, Weighed]]) -> None:
+    layers = [name for name in ("system", "developer", "tools_schema") if any(getattr(w.usage, name) for *_, w in rows)]
+    shown = table(
+        "conversation", ">messages", *(f">{name}" for name in layers), ">tokens", ">of window", "", wide="conversation"
+    )
+    for name, size, weighed in rows:
+        share = weighed.total / weighed.window
+        parts = (f"{getattr(weighed.usage, layer):,}" for layer in layers)
+        shown.add_row(one_line(name), f"{size:,}", *parts, f"{weighed.usage.total:,}", f"{share:.0%}", bar(share, 8))
+    over = sum(weighed.total > weighed.window for *_, weighed in rows)
+    total = sum(weighed.usage.total for *_, weighed in rows)
+    show(shown, "", f"{counted(len(rows), 'conversation')}, {total:,} tokens; {over:,} over their window")

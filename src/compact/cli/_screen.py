@@ -1,0 +1,121 @@
+"""How things are shown: tables, lines, JSON, progress.
+
+Owns: everything that is printed for people, and JSON for programs. Must never: write colours or bars to anything but a
+terminal, read markup in a text, or pass control characters of a conversation on to a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = [
+    "bar",
+    "counted",
+    "json_bytes",
+    "one_line",
+    "printable",
+    "say",
+    "screen_width",
+    "show",
+    "show_json",
+    "table",
+    "watched",
+    "working",
+]
+
+T = TypeVar("T")
+
+
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def show(*parts: Any, cut: bool = False) -> None:
+    """Print tables and lines on stdout; text is never read as markup. `cut` ends long lines with an ellipsis."""
+    screen = _Screen(highlight=False, markup=False, emoji=False)
+    for part in parts:
+        # Lines are broken or cut for people; whoever reads a pipe gets them whole.
+        whole = isinstance(part, str | Text) and not screen.is_terminal
+        screen.print(part, soft_wrap=whole, no_wrap=cut or None, overflow="ellipsis" if cut and not whole else None)
+
+
+def screen_width() -> int:
+    """Columns that a line on stdout may have."""
+    return _Screen().width
+
+
+def say(text: str) -> None:
+    """One line on stderr, for people."""
+    typer.echo(printable(text), err=True)
+
+
+def show_json(value: Any) -> None:
+    """Print a value as JSON on stdout."""
+    typer.echo(json_bytes(json.dumps(value, ensure_ascii=False, indent=2, default=str)))
+
+
+def json_bytes(text: str) -> bytes:
+    """JSON in UTF-8; what has none, half of a pair, as JSON's own escape."""
+    return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text).encode()
+
+
+def table(*columns: str, wide: str = "") -> Table:
+    """A table without lines. A name that begins with ">" is a number's; `wide` takes the room that is left."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", expand=bool(wide))
+    for name in columns:
+        right = name.startswith(">")
+        made.add_column(
+            name.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if name == wide else None,
+        )
+    return made
+
+
+def bar(share: float, width: int = 12) -> Text:
+    """A share between 0 and 1 as a bar."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    return Text("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip(), style="cyan")
+
+
+def printable(text: str) -> str:
+    """Text without what a terminal would obey."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things, in words: "1 session", "2,000 sessions"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def one_line(text: str, length: int = 300) -> str:
+    """The beginning of a text, on one line."""
+    return printable(" ".join(text[: 4 * length].split())[:length])
+
+
+def watched(items: Iterable[T], what: str) -> Iterator[T]:
+    """The items, with a bar on stderr while somebody looks on there."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.progress import track
+
+    yield from track(items, description=what, console=Console(stderr=True), transient=True)
+
+
+def working(what: str) -> AbstractContextManager[Any]:
+    """A sign on stderr that something is going on, while somebody looks on there."""
+    return Console(stderr=True).status(what) if sys.stderr.isatty() else nullcontext()

@@ -1,0 +1,210 @@
+"""A log as a row of JSON values, whatever it is written in: JSON lines, a JSON list, or one JSON object.
+
+Owns: `Log`: finding out which of these a source is, reading it in pieces of bounded size, and what is said of a file
+that is torn, damaged, empty or no JSON at all. Must never: know a product, or put what a line holds into a sentence.
+
+A crash tears a file at its end: what cannot be read there is left out with a note. Before a line that is whole, it is
+damage, and somebody must look at the file: a `LogError` names the line.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, BinaryIO
+
+from .._sources import Source
+from ..errors import LogError
+
+__all__ = ["MAX_BYTES", "Foreign", "Log", "Row"]
+
+MAX_BYTES = 512 << 20
+"""The longest line, and the largest document that is not written in lines."""
+
+_HEAD, _HEAD_BYTES = 64, 4 << 20
+"""Rows that are looked at to tell whose log this is, and the bytes after which no more are."""
+
+_DECODER = json.JSONDecoder()
+
+Row = tuple[int, Any]
+"""The number of a line, or of an element of a list, from 1, and its value."""
+
+
+class Foreign(LogError):
+    """The file is no log at all; in a folder of logs such files are passed over."""
+
+
+class Log:
+    """A source as its rows: the lines of JSON lines, the elements of a JSON list, or one JSON object alone.
+
+    `head` are the first rows, until `rows()` gives all of them, once. `notes` says what was left out at the end; it is
+    complete before the last row is given.
+    """
+
+    def __init__(self, source: Source, limit: int = MAX_BYTES) -> None:
+        self.name = source.name
+        self.notes: list[str] = []
+        self.session = source.session
+        """The store and the place of an archived session, which has no rows."""
+        self.unit = "line"
+        """What a row is called in sentences."""
+        self._source = source
+        self._limit = limit
+        self._stream: BinaryIO | None = None
+        self._taken = 0
+        self._rows = iter(self._read() if source.session is None else ())
+        self.head: list[Row] = []
+        try:
+            while len(self.head) < _HEAD and self._taken < _HEAD_BYTES and (row := next(self._rows, None)) is not None:
+                self.head.append(row)
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, once."""
+        head, self.head = self.head, []
+        return chain(head, self._rows)
+
+    def close(self) -> None:
+        """Close the stream; standard input stays open."""
+        if self._stream is not None and self.name != "-":
+            self._stream.close()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the parts ---------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Iterator[Row]:
+        self._stream = self._source.open()
+        lines = self._lines()
+        first = next(lines, None)
+        if first is None:
+            raise Foreign(f"{self.name} is empty; there is no conversation in it")
+        number, line = first
+        values, problem = _values(line)
+        if problem is None:
+            second = next(lines, None)
+            if second is None and len(values) == 1:
+                yield from self._document(values[0])
+            elif second is None:
+                yield from ((number, value) for value in values)
+            else:
+                yield from self._in_lines(chain([first, second], lines))
+        elif line.lstrip()[:1] in (b"{", b"["):
+            yield from self._spread_out(number, line, problem, lines)
+        else:
+            raise self._foreign(problem)
+
+    def _document(self, value: Any) -> Iterator[Row]:
+        if isinstance(value, list):
+            self.unit = "element"
+            yield from enumerate(value, 1)
+        else:
+            yield 1, value
+
+    def _spread_out(self, number: int, line: bytes, problem: str, lines: Iterator[Row]) -> Iterator[Row]:
+        """A document over several lines; all of it must be there."""
+        parts, size, next_is_whole = [line], len(line), False
+        for _, part in lines:
+            next_is_whole = next_is_whole or (len(parts) == 1 and part[:1] in b"{[" and _values(part)[1] is None)
+            parts.append(part)
+            size += len(part)
+            if next_is_whole:
+                raise self._damaged(number, problem, number + 1)
+            if size > self._limit:
+                raise LogError(
+                    f"{self.name} is one JSON value of more than {self._limit:,} bytes, which would have to be in "
+                    "memory at once; write it as JSON lines, one record a line"
+                )
+        values, problem_of_all = _values(b"".join(parts))
+        if problem_of_all is not None:
+            raise LogError(
+                f"{self.name} begins as JSON and {problem_of_all} over its {len(parts):,} lines and {size:,} bytes: it "
+                "is cut off or damaged, and only JSON lines can be read in part; fetch it again"
+            )
+        for value in values:
+            yield from self._document(value)
+
+    def _in_lines(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[Row]:
+        """The values of all lines, each given when it is known whether anything whole follows it."""
+        held: list[Row] = []
+        bad: list[tuple[int, str]] = []
+        for number, line in lines:
+            values, problem = _values(line)
+            if problem is not None:
+                bad.append((number, problem))
+                continue
+            if bad:
+                raise self._damaged(*bad[0], number)
+            yield from held
+            held = [(number, value) for value in values]
+        if bad:
+            number, problem = bad[0]
+            rest = f" and {len(bad) - 1:,} behind it" if len(bad) > 1 else ""
+            self.notes.append(f"The log is torn at its end: line {number:,} {problem}; it{rest} was left out.")
+        yield from held
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Number and bytes of each line that is not blank."""
+        assert self._stream is not None
+        number = 0
+        while True:
+            try:
+                line = self._stream.readline(self._limit + 1)
+            except EOFError:
+                self.notes.append("The packed file breaks off; what it still held was read.")
+                return
+            except (OSError, zlib.error) as error:
+                reason = getattr(error, "strerror", None) or "its packing is damaged"
+                raise LogError(
+                    f"{self.name} cannot be read behind line {number:,} ({reason}); fetch it again"
+                ) from None
+            if not line:
+                return
+            number += 1
+            self._taken += len(line)
+            if len(line) > self._limit:
+                raise LogError(f"{self.name}: line {number:,} is longer than {self._limit:,} bytes; shorten it")
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+                if b"\0" in line[:4096]:
+                    raise self._foreign("holds NUL bytes, as text never does")
+            if not line.isspace() and line:
+                yield number, line
+
+    def _damaged(self, number: int, problem: str, good: int) -> LogError:
+        return LogError(
+            f"{self.name} is damaged: line {number:,} {problem}, and line {good:,} behind it is whole. "
+            "Remove that line to read the rest, or fetch the file again."
+        )
+
+    def _foreign(self, problem: str) -> Foreign:
+        return Foreign(
+            f"{self.name} is neither JSON nor JSON lines: line 1 {problem}. Logs are read as one of these, packed with "
+            "gzip or not; IMPORTERS.md lists them."
+        )
+
+
+def _values(line: bytes) -> tuple[list[Any], str | None]:
+    """The values of a line and None, or what is wrong with it. Some writers forget the line break between two."""
+    values: list[Any] = []
+    try:
+        text = line.decode("utf-8").strip()
+        while text:
+            value, end = _DECODER.raw_decode(text)
+            values.append(value)
+            text = text[end:].lstrip()
+        return values, None
+    except RecursionError:
+        return [], "is nested deeper than this process can read"
+    except UnicodeDecodeError as error:
+        return [], f"is not UTF-8 from its byte {error.start:,} on"
+    except ValueError:
+        return [], f"is no whole JSON value ({len(line):,} bytes)"

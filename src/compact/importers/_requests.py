@@ -1,0 +1,93 @@
+"""Logs of requests to a model, as clients, gateways and batches keep them.
+
+Owns: finding the request and the answer in a row, and reading such a log. Must never: decide whose API it is.
+
+A row is one of `{"request": {…}, "response": {…}}`, `{"body": {…}}` (a batch; `response` beside it or joined by
+`custom_id`), or the body of a request itself. Instead of `request` and `response` a row may say `input`/`output`,
+`request_body`/`response_body` or `kwargs`/`response`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .._dialects import detect
+from ._conversation import Conversation, finished, left_out
+from ._exchanges import Exchange, Threads, answer_of, exchange_of, unpacked
+from ._log import Log
+
+__all__ = ["exchange_in", "first_exchange", "is_anthropic", "read_requests"]
+
+_PAIRS = (("request", "response"), ("request_body", "response_body"), ("kwargs", "response"), ("body", "response"))
+_OF_A_REQUEST = frozenset(
+    "max_tokens max_completion_tokens max_output_tokens temperature top_p stream tool_choice anthropic_version system "
+    "instructions previous_response_id response_format".split()
+)
+
+
+def exchange_in(row: Any) -> Exchange | None:
+    """The request and the answer in a row of a log, or None when it is no such row."""
+    if not isinstance(row, Mapping):
+        return None
+    for request, response in _PAIRS:
+        body = unpacked(row.get(request))
+        if isinstance(body, Mapping):
+            inner = body.get("body")  # a request with its method and address around it
+            return exchange_of(inner if isinstance(inner, Mapping) else body, unpacked(row.get(response)))
+    is_body = isinstance(row.get("model"), str) and "id" not in row
+    if (is_body or _OF_A_REQUEST & set(row)) and (isinstance(row.get("messages"), list) or "input" in row):
+        return exchange_of(row, row.get("response"))
+    return None
+
+
+def first_exchange(rows: Sequence[Any]) -> Exchange | None:
+    """The first request among some rows."""
+    return next((found for row in rows if (found := exchange_in(row)) is not None), None)
+
+
+def is_anthropic(exchange: Exchange) -> bool:
+    """Whether a request was one to Anthropic's API."""
+    if isinstance(exchange.model, str) and "claude" in exchange.model.lower():
+        return True
+    tools = exchange.tools if isinstance(exchange.tools, list) else None
+    dialect = detect([*exchange.messages, *exchange.answer], tools)
+    return dialect is not None and dialect.name == "anthropic"
+
+
+def read_requests(log: Log, format: str) -> Iterator[Conversation]:
+    """The conversations in a log of requests."""
+    threads, waiting, skipped = Threads(), dict[str, Exchange](), Counter[str]()
+    for number, row in log.rows():
+        exchange = exchange_in(row)
+        name = row.get("custom_id") if isinstance(row, dict) else None
+        if exchange is not None:
+            exchange.row = number
+            if isinstance(name, str) and not exchange.answer:
+                waiting[name] = exchange  # its answer may come in a row of its own
+                continue
+        elif isinstance(name, str) and name in waiting:
+            exchange = waiting.pop(name)
+            exchange.answer = answer_of(unpacked(row.get("response")))
+        else:
+            skipped["rows without a request"] += 1
+            continue
+        threads.add(exchange)
+    for exchange in waiting.values():
+        threads.add(exchange)
+    told = [*log.notes, *left_out(skipped, "no part of a conversation"), *threads.notes()]
+    for thread in sorted(threads.found, key=lambda thread: thread.first_row):
+        part = f"{log.unit} {thread.first_row:,}" if len(threads.found) > 1 else ""
+        yield finished(
+            log,
+            format,
+            f"{log.name}:{thread.first_row}",
+            thread.messages,
+            part=part,
+            dialect="anthropic" if is_anthropic(thread.newest) else None,
+            tools=thread.newest.tools,
+            model=thread.newest.model,
+            notes=[*told, f"Requests that are this conversation: {thread.requests:,}."],
+        )
+        told = []

@@ -1,0 +1,31 @@
+"""Request logs of Anthropic's API.
+
+Owns: telling these from others. Must never: read anything itself (`_requests` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from ._conversation import Importer
+from ._requests import first_exchange, is_anthropic, read_requests
+
+__all__ = ["IMPORTER"]
+
+
+def _recognizes(rows: Sequence[Any]) -> bool:
+    found = first_exchange(rows)
+    return found is not None and is_anthropic(found)
+
+
+IMPORTER = Importer(
+    name="anthropic-requests",
+    title="requests to Anthropic's API",
+    kept="wherever your client, gateway or batch writes them",
+    recognized="the same, with a `claude` model, tools with an `input_schema`, or blocks such as `tool_use`",
+    omitted="requests that are the beginning of a later one (these are one conversation); rows without a request",
+    recognizes=_recognizes,
+    read=partial(read_requests, format="anthropic-requests"),
+)

@@ -1,0 +1,113 @@
+"""Our own archive: a session, put together from the transcripts of its folds.
+
+Owns: joining them. Must never: change the archive, or read its files other than the library does.
+
+Every fold kept the list as it was before it, and a record that says where in the session each message stands. What an
+earlier fold summarized is in the transcript of that one. So the session is: each position, from the oldest transcript
+that has it as it was said, along the line of folds that led to the newest (`base`); our summaries are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from .._archive import Archive
+from .._redact import Redactor
+from ..errors import ArchiveError, LogError
+from ..stores import summary_key
+from ._conversation import Conversation, Importer, finished
+from ._log import Log
+
+__all__ = ["IMPORTER"]
+
+
+def _read(log: Log) -> Iterator[Conversation]:
+    if log.session is None:
+        raise LogError(
+            f"{log.name} is no folder of an archive; name the folder that holds the sessions, or a session's"
+        )
+    store, place = log.session
+    archive = Archive(store, Redactor(), "archive")
+    try:
+        yield _joined(log, archive, place)
+    except ArchiveError as error:
+        raise LogError(f"{log.name} cannot be read: {error}") from None
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise LogError(
+            f"{log.name} has a record that is damaged ({type(error).__name__}); compact verify tells which"
+        ) from None
+
+
+def _joined(log: Log, archive: Archive, place: str) -> Conversation:
+    contents = archive.contents(place)
+    notes: list[str] = []
+    by_position: dict[int, Any] = {}
+    folds = _line_of(archive, place, max(contents.summaries, default=0), set(contents.transcripts), notes)
+    model = None
+    for step, record in folds:
+        messages = _transcript(archive, place, step, notes)
+        ours = set(record["earlier_summaries"])
+        model = record.get("model") or model
+        for line, position in enumerate(record["positions"][: len(messages)]):
+            if line not in ours:
+                by_position.setdefault(position, messages[line])
+    joined = [by_position[position] for position in sorted(by_position)]
+    # The newest transcripts may be of folds that were not finished: they have no record, and maybe more messages.
+    finished_steps = {step for step, _ in folds}
+    for step in contents.transcripts:
+        if step not in finished_steps and step > max(finished_steps, default=0):
+            joined = _continued(joined, _transcript(archive, place, step, notes))
+    if folds:
+        notes.append(f"Joined from the transcripts of {len(folds):,} folds; the summaries were left out.")
+    notes.append(
+        "An archive holds what was there before the newest fold, without secrets; what came later is not in it."
+    )
+    return finished(log, IMPORTER.name, archive.name_of(place) or place, joined, model=model, notes=notes)
+
+
+def _line_of(
+    archive: Archive, place: str, newest: int, kept: set[int], notes: list[str]
+) -> list[tuple[int, dict[str, Any]]]:
+    """The folds that led to the newest one, oldest first."""
+    line: list[tuple[int, dict[str, Any]]] = []
+    step = newest
+    while step and step not in {known for known, _ in line}:
+        try:
+            record = archive.fold(place, step)
+        except ArchiveError:
+            notes.append(
+                f"The record {summary_key(place, step)} is missing or damaged: what was folded before is lost."
+            )
+            break
+        if step in kept:
+            line.insert(0, (step, record))
+        step = record["base"]
+    return line
+
+
+def _transcript(archive: Archive, place: str, step: int, notes: list[str]) -> list[Any]:
+    messages, warning = archive.transcript(place, step)
+    notes += [warning] if warning else []
+    return messages
+
+
+def _continued(known: list[Any], newer: list[Any]) -> list[Any]:
+    """What is known, with what stands in a newer list behind the last message of it."""
+    if not known:
+        return newer
+    texts = [json.dumps(message, sort_keys=True) for message in newer]
+    last = json.dumps(known[-1], sort_keys=True)
+    return known + newer[len(texts) - texts[::-1].index(last) :] if last in texts else known
+
+
+IMPORTER = Importer(
+    name="archive",
+    title="our own archive",
+    kept="`.compact/archive` (`storage.path`), one folder per session; or its bucket",
+    recognized="a folder with `transcript-pre-compact-*.jsonl`",
+    omitted="our summaries, wherever the originals are there; what was said after the newest fold is not in it",
+    recognizes=lambda rows: False,
+    read=_read,
+)

@@ -1,0 +1,269 @@
+"""The sessions of Claude Code: one JSON line per event, linked into a tree.
+
+Owns: reading these lines into Anthropic messages. Must never: give a result without its call, or a turn that was taken
+back.
+
+A line has `type`, `uuid`, `parentUuid`, `sessionId`, `timestamp`, and for `user` and `assistant` a `message` as the API
+has it. What the lines mean together:
+- Lines with one `message.id` are one assistant message: the product writes a line per content block, and results may
+  stand between them.
+- Each result is a line of its own; the API wants all results of a step in the message behind it.
+- A parent that is missing from the file, or was never written, means: behind the line before.
+- A line whose parent lies further back starts a branch: what the newest line does not descend from was taken back.
+  Results hang on the line of their call, so a step with parallel calls looks like branches and is none.
+- `isSidechain` marks a subagent, which has a conversation of its own (by `agentId`, or by where its tree begins).
+- `compact_boundary` and `isCompactSummary` mark that the product compacted: the originals stand before them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._conversation import COMPACTED, Conversation, Importer, epoch, finished, left_out
+from ._log import Log
+
+__all__ = ["IMPORTER"]
+
+_SPOKEN = ("user", "assistant")
+_SYNTHETIC = "<synthetic>"
+
+
+def _is_line(row: Any) -> bool:
+    return (
+        isinstance(row, dict)
+        and row.get("type") in _SPOKEN
+        and isinstance(row.get("message"), dict)
+        and ("sessionId" in row or "parentUuid" in row)
+    )
+
+
+def _recognizes(rows: Sequence[Any]) -> bool:
+    return any(map(_is_line, rows))
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line that takes part in the tree."""
+
+    fields: Mapping[str, Any]
+    parent: int | None
+    agent: str | None
+    """The subagent whose line it is, None in the main conversation."""
+
+    @property
+    def kind(self) -> str:
+        return str(self.fields.get("type"))
+
+    @property
+    def message(self) -> Mapping[str, Any]:
+        return self.fields["message"]  # type: ignore[no-any-return]
+
+    @property
+    def blocks(self) -> list[Any]:
+        content = self.message.get("content")
+        return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+
+    def ids(self, kind: str, field: str) -> list[Any]:
+        return [block.get(field) for block in self.blocks if isinstance(block, dict) and block.get("type") == kind]
+
+
+def _read(log: Log) -> Iterator[Conversation]:
+    lines: list[_Line] = []
+    places: dict[str, int] = {}
+    newest: dict[str | None, int] = {}
+    skipped: Counter[str] = Counter()
+    session = ""
+    for _, row in log.rows():
+        if not isinstance(row, dict):
+            skipped[type(row).__name__] += 1
+            continue
+        uuid = row.get("uuid")
+        session = session or str(row.get("sessionId") or "")
+        if isinstance(uuid, str) and uuid in places:
+            skipped["repeated"] += 1
+            continue
+        if (spoken := _spoken(row)) is None:
+            skipped[_label(row)] += 1
+        if not isinstance(uuid, str) and spoken is None:
+            continue
+        links = (row.get("parentUuid"), row.get("logicalParentUuid"))
+        parent = next((places[link] for link in links if isinstance(link, str) and link in places), None)
+        agent = _agent(row, parent, lines)
+        if parent is None:
+            parent = newest.get(agent)
+        newest[agent] = len(lines)
+        if isinstance(uuid, str):
+            places[uuid] = len(lines)
+        lines.append(_Line(spoken or {}, parent, agent))
+    several = len(newest) > 1
+    for agent in newest:
+        told = list(log.notes) if agent is None or not several else []
+        if (found := _conversation(log, session, agent, lines, skipped, told, several)) is not None:
+            skipped = Counter()  # told once
+            yield found
+
+
+def _spoken(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The row as a line that the model saw, or None."""
+    if _is_line(row):
+        made_up = row.get("isApiErrorMessage") is True or row["message"].get("model") == _SYNTHETIC
+        return None if made_up else row
+    attachment = row.get("attachment")
+    if row.get("type") == "attachment" and isinstance(attachment, dict) and attachment.get("type") == "queued_command":
+        # What the user typed while the agent worked.
+        return {**row, "type": "user", "message": {"role": "user", "content": attachment.get("prompt")}}
+    return None
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    if row.get("type") in _SPOKEN:
+        return "made up by the product"
+    inner = row.get("attachment")
+    detail = row.get("subtype") or (inner.get("type") if isinstance(inner, dict) else None)
+    return " ".join(str(part)[:40] for part in (row.get("type"), detail) if part)
+
+
+def _agent(row: Mapping[str, Any], parent: int | None, lines: Sequence[_Line]) -> str | None:
+    if row.get("isSidechain") is not True:
+        return None
+    if isinstance(row.get("agentId"), str):
+        return str(row["agentId"])
+    if parent is not None and lines[parent].agent is not None:
+        return lines[parent].agent
+    return f"sidechain-{1 + len({line.agent for line in lines if line.agent is not None})}"
+
+
+def _conversation(
+    log: Log,
+    session: str,
+    agent: str | None,
+    lines: Sequence[_Line],
+    skipped: Counter[str],
+    told: list[str],
+    several: bool,
+) -> Conversation | None:
+    mine = [n for n, line in enumerate(lines) if line.agent == agent and line.fields]
+    kept = _line_of_descent(lines, mine)
+    if taken_back := len(mine) - len(kept):
+        told.append(f"Left out: {taken_back:,} lines of turns that were taken back.")
+    summaries = [n for n in kept[1:] if lines[n].fields.get("isCompactSummary") is True]
+    if summaries:
+        told.append(COMPACTED.format(len(summaries)))
+    told += left_out(skipped)
+    steps = _Steps()
+    for n in kept:
+        if n not in summaries:
+            steps.add(lines[n])
+    if not steps.messages:
+        return None
+    names = [session or log.name] if agent is None else [session, agent] if session else [agent]
+    return finished(
+        log,
+        IMPORTER.name,
+        "/".join(names),
+        steps.messages,
+        part=(agent or "main") if several else "",
+        dialect="anthropic",
+        model=steps.model,
+        times=steps.times,
+        notes=told,
+    )
+
+
+def _line_of_descent(lines: Sequence[_Line], mine: Sequence[int]) -> list[int]:
+    """The lines that the newest one descends from, with all that belongs to their steps."""
+    if not mine:
+        return []
+    inside: set[int] = set()
+    at: int | None = mine[-1]
+    while at is not None and at not in inside:
+        inside.add(at)
+        at = lines[at].parent
+    steps = {lines[n].message.get("id") for n in inside if lines[n].kind == "assistant"} - {None}
+    inside |= {n for n in mine if lines[n].kind == "assistant" and lines[n].message.get("id") in steps}
+    calls = {call for n in inside if lines[n].kind == "assistant" for call in lines[n].ids("tool_use", "id")}
+    for n in mine:
+        line = lines[n]
+        if line.kind == "user" and n not in inside:
+            answers = any(call in calls for call in line.ids("tool_result", "tool_use_id"))
+            said_along = line.fields.get("isMeta") is True or "attachment" in line.fields
+            if answers or (said_along and _nearest_spoken(lines, line.parent) in inside):
+                inside.add(n)
+    return [n for n in mine if n in inside]
+
+
+def _nearest_spoken(lines: Sequence[_Line], at: int | None) -> int | None:
+    """The nearest line, from this one upwards, that the model saw."""
+    while at is not None and not lines[at].fields:
+        at = lines[at].parent
+    return at
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Messages that are being put together."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    times: list[float | None] = field(default_factory=list)
+    model: Any = None
+    _by_id: dict[Any, int] = field(default_factory=dict)
+    """Where the assistant message of an id stands."""
+    _callers: dict[Any, int] = field(default_factory=dict)
+    """Where the newest call of an id stands."""
+    _results: dict[int, int] = field(default_factory=dict)
+    """Where the results of a step are gathered."""
+
+    def add(self, line: _Line) -> None:
+        moment = epoch(line.fields.get("timestamp"))
+        if line.kind == "assistant":
+            self._add_said(line, moment)
+            return
+        words = []
+        for block in line.blocks:
+            step = None
+            if isinstance(block, dict) and block.get("type") == "tool_result":
+                step = self._callers.get(block.get("tool_use_id"))
+            if step is None:
+                words.append(block)
+            else:
+                self._add_result(step, block, moment)
+        if words:
+            content = line.message.get("content")
+            self._append("user", content if isinstance(content, str) else words, moment)
+
+    def _add_said(self, line: _Line, moment: float | None) -> None:
+        self.model = line.message.get("model") or self.model
+        name = line.message.get("id")
+        at = self._by_id.get(name) if name is not None else None
+        if at is None:
+            at = self._append("assistant", [], moment)
+            self._by_id[name] = at
+        self.messages[at]["content"] += line.blocks
+        self._callers |= dict.fromkeys(line.ids("tool_use", "id"), at)
+
+    def _add_result(self, step: int, block: Any, moment: float | None) -> None:
+        at = self._results.get(step)
+        if at is None:
+            at = self._results[step] = self._append("user", [], moment)
+        self.messages[at]["content"].append(block)
+        self.times[at] = moment
+
+    def _append(self, role: str, content: Any, moment: float | None) -> int:
+        self.messages.append({"role": role, "content": content})
+        self.times.append(moment)
+        return len(self.messages) - 1
+
+
+IMPORTER = Importer(
+    name="claude-code",
+    title="Claude Code",
+    kept="`~/.claude/projects/*/*.jsonl`",
+    recognized="lines of type `user` or `assistant` with a `message` and a `sessionId`",
+    omitted="progress, snapshots, hooks and titles; messages the product made up; turns that were taken back; its own "
+    "summaries where the originals are there. It records no system prompt and no tools",
+    recognizes=_recognizes,
+    read=_read,
+)

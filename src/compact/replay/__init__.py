@@ -1,0 +1,33 @@
+"""The replay lab: what would this policy have done to my agent?
+
+Owns: its public names. Must never: be imported by what an agent runs.
+
+    from compact.importers import read_logs
+    from compact.replay import Trial, Setting, Window, replay, summed
+
+    policies = [Trial.load("default"), Trial.load("a.yaml")]
+    with replay(read_logs(["logs/"]), policies, Setting(Window.parse("32k"))) as lab:
+        print(summed(lab).policies[0].fidelity)
+"""
+
+from __future__ import annotations
+
+from ._engines import processes
+from ._lab import Lab, replay
+from ._results import Moment, Result
+from ._sums import Comparison, Sums, summed
+from ._trial import Setting, Trial, Window
+
+__all__ = [
+    "Comparison",
+    "Lab",
+    "Moment",
+    "Result",
+    "Setting",
+    "Sums",
+    "Trial",
+    "Window",
+    "processes",
+    "replay",
+    "summed",
+]
