@@ -287,37 +287,37 @@ def _keys(value: Any) -> list[Any]:
 
 
 U, A = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}
+BOTH = "u:hi a:Hello."
 _META = {"type": "session_meta", "payload": {"id": "x"}}
 _RUN = {"source": "agent", "action": "run", "id": 4, "args": {"command": "ls", "thought": "Look."}}
 _RAN = {"source": "agent", "observation": "run", "id": 5, "cause": 4, "content": "a.py"}
-_TOOL = {"function_name": "bash", "tool_call_id": "c"}
+_TOOL = {"tool_call_metadata": {"function_name": "bash", "tool_call_id": "c"}}
+_SEEN = {"type": "GENERATION", "traceId": "t"}
+_HUMAN = {"type": "human", "data": {"content": "hi"}}
+_CONTENTS = [{"role": role, "parts": [{"text": text}]} for role, text in (("user", "hi"), ("model", "Hello."))]
 
 
 @pytest.mark.parametrize(
     ("importer", "rows", "shape"),
     [
         ("openhands", [{"instance_id": "i", "history": [[_RUN, _RAN]]}], "t:Look. r:a.py"),
-        ("openhands", [{**_RUN, "tool_call_metadata": _TOOL}, {**_RAN, "tool_call_metadata": _TOOL}], "t:Look. r:a.py"),
-        ("codex", [_META, {"type": "compacted", "payload": {"replacement_history": [U, A]}}], "u:hi a:Hello."),
+        ("openhands", [{**_RUN, **_TOOL}, {**_RAN, **_TOOL}], "t:Look. r:a.py"),
+        ("codex", [_META, {"type": "compacted", "payload": {"replacement_history": [U, A]}}], BOTH),
         ("codex", [_META, {"type": "response_item", "payload": {"type": "agent_message", **U}}], "u:hi"),
-        ("langfuse", [{"type": "GENERATION", "traceId": "t", "input": U, "output": A}], "u:hi a:Hello."),
-        ("langfuse", [{"type": "GENERATION", "trace_id": "t", "input": "hi", "output": {"text": "Hello."}}], "u:hi a:Hello."),
-        ("langsmith", [{"run_type": "llm", "inputs": {"messages": [["human", "hi"], ["ai", "Hello."]]}}], "u:hi a:Hello."),
-        (
-            "langsmith",
-            [{"run_type": "llm", "inputs": {"messages": [{"type": "human", "data": {"content": "hi"}}]}, "outputs": {"messages": [A]}}],
-            "u:hi a:Hello.",
-        ),
-        ("gemini-cli", [{"role": "user", "parts": [{"text": "hi"}]}, {"role": "model", "parts": [{"text": "Hello."}]}], "u:hi a:Hello."),
-        ("openai-requests", [{"request": {"method": "POST", "body": {"messages": [U]}}, "response": [A]}], "u:hi a:Hello."),
-        ("openai-requests", [{"model": "m", "input": "hi", "response": {"output": "Hello."}}], "u:hi a:Hello."),
-        ("plain", [[U, A]], "u:hi a:Hello."),
-        ("plain", [{"system": "Be brief.", "messages": [U]}], "s:Be brief. u:hi"),
+        ("langfuse", [{**_SEEN, "input": U, "output": A}], BOTH),
+        ("langfuse", [{**_SEEN, "input": "hi", "output": {"text": "Hello."}}], BOTH),
+        ("langsmith", [{"run_type": "llm", "inputs": {"messages": [["human", "hi"], ["ai", "Hello."]]}}], BOTH),
+        ("langsmith", [{"run_type": "llm", "inputs": {"messages": [_HUMAN]}, "outputs": {"messages": [A]}}], BOTH),
+        ("gemini-cli", [*_CONTENTS, {"no": "content"}], BOTH),
+        ("openai-requests", [{"request": {"method": "POST", "body": {"messages": [U]}}, "response": [A]}], BOTH),
+        ("openai-requests", [{"model": "m", "input": "hi", "response": {"output": "Hello."}}], BOTH),
+        ("plain", [[U, A]], BOTH),
+        ("plain", [{"id": "x", "system": "Be brief.", "messages": [U]}], "s:Be brief. u:hi"),
     ],
-)  # fmt: skip
+)
 def test_other_forms_of_a_log(importer: str, rows: list[Any], shape: str) -> None:
     """What else the products, their versions and their exports write."""
-    (found,) = read(lines([*rows, {"role": "none"}]) if importer == "gemini-cli" else lines(rows), format=None)
+    (found,) = read(lines(rows))
     reader = detect(found.messages) or DIALECTS["openai-chat"]
     told = []
     for message in map(reader.read, found.messages):

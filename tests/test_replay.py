@@ -25,6 +25,7 @@ from compact._prices import Caching
 from compact.errors import ConfigError, LogError
 from compact.importers import Conversation
 from compact.replay import Comparison, Result, Setting, Trial, Window, processes, replay, summed
+from compact.replay._engines import Done, Task, work
 from compact.replay._sums import best_edge
 from compact.testing import chat, transcripts
 
@@ -124,6 +125,14 @@ MONEY = {
     "too late": (Setting(), "gpt-4o", (0, 9, 9, 300, 300, 601), 1_920, 10_389 * 2.5 + 1_920 * 1.25 + 3_000),
     # The first request is below the least that is cached, so the second finds nothing.
     "too short": (Setting(caching=Caching(0.5, least=4_000)), "gpt-4o", None, 4_103, (8_206 + 4_103 / 2) * 2.5 + 3_000),
+    # What is not cached is not written either.
+    "too short to write": (
+        Setting(caching=Caching(0.1, 1.25, 4_000)),
+        "gpt-4o",
+        None,
+        4_103,
+        2.5 * (2_003 + 6_203 * 1.25 + 410.3) + 3_000,
+    ),
     "a price of one's own": (Setting(caching=None, prices={"gpt-4o": (1, 2)}), "gpt-4o", None, 0, 12_309 + 600),
 }
 
@@ -220,7 +229,7 @@ NEEDS = {
     "in the instructions": ([f"{ORDER} is open", f"it is {ORDER}", FAR, f"I see {ORDER}"], 0),
     "named twice in one answer": (["hello", f"it is {ORDER}", FAR, f"{ORDER}, yes, {ORDER}"], 1),
     "two things": (["hello", f"{ORDER} in {FILE}", FAR, f"{ORDER} in {FILE}"], 2),
-    "a small number": (["hello", "room 312", FAR, "room 312"], 0),
+    "a small number": (["hello", "about 12.5k", FAR, "about 12.5k"], 0),
     "a large number": (["hello", "room 4512", FAR, "room 4512"], 1),
     "an argument": (["hello", f"it is {ORDER}", FAR, calling(order=ORDER)], 1),
     "the name of a tool": (["hello", "try look_up then", FAR, calling(order="look_up")], 0),
@@ -239,6 +248,15 @@ def test_a_need_is_what_was_told_long_before(row: str) -> None:
     words, needs = NEEDS[row]
     result = result_of(talk(spoken(words)), policy())
     assert (None, needs, 0) == (result.error, result.needs, result.lost)
+
+
+def test_what_stays_as_it_was_is_not_lost() -> None:
+    """A fold of what came before takes nothing from the newest turn."""
+    old = [say("system", 50), say("user", 500), say("assistant", 500), say("user", 500), say("assistant", 100)]
+    result = {"role": "tool", "tool_call_id": "c1", "content": "word " * 300}
+    new = [say("user", 100, f"Mind {ORDER} well"), calling(what="all"), result, say("assistant", 50, f"I use {ORDER}")]
+    found = result_of(talk([*old, *new]), policy(2_000, policy={"hard_cap_buffer": 100, "keep_recent_turns": 1}))
+    assert (None, [2], 1, 0) == (found.error, found.folded_at, found.needs, found.lost)
 
 
 # What the summary says, what the agent used later, and whether it still had it.
@@ -389,15 +407,19 @@ def test_a_file_of_results_may_be_torn_anywhere(tmp_path: Path) -> None:
     assert (whole(2), 4) == report_of(talks(2), folder=tmp_path)
     file = tmp_path / "results.jsonl"
     data = file.read_bytes()
+    ends = [at + more for at, byte in enumerate(data) if byte == 10 for more in (0, 1)]
 
     @settings(max_examples=15)
-    @given(st.integers(0, len(data)) | st.sampled_from([at + 1 for at, byte in enumerate(data) if byte == 10]))
+    @given(st.integers(0, len(data)) | st.sampled_from(ends))
     def holds(cut: int) -> None:
         file.write_bytes(data[:cut])
         assert (whole(2), data[:cut].count(b"\n")) == report_of(talks(2), folder=tmp_path)
         assert 4 == file.read_bytes().count(b"\n")
 
     holds()
+    file.write_bytes(data[:-1])
+    report_of([talk(chat("sua"))], folder=tmp_path)
+    assert [True] * 5 == [line.endswith(b"}}\n") for line in file.read_bytes().splitlines(keepends=True)]
 
 
 @pytest.mark.slow
@@ -415,8 +437,13 @@ def test_a_line_of_another_format_is_run_again(tmp_path: Path) -> None:
     assert (whole(3), 1) == report_of(talks(3), folder=tmp_path)
 
 
-def test_a_log_that_is_named_twice_is_run_once(tmp_path: Path) -> None:
-    (_, compared), known = report_of([*talks(1), *talks(1)], folder=tmp_path)
+def test_a_log_that_is_named_twice_is_run_once() -> None:
+    """Also when it comes again before the first time is done."""
+
+    def hasty(tasks: Iterable[Task]) -> Iterator[Done]:
+        return map(work, list(tasks))
+
+    (_, compared), known = report_of([*talks(1), *talks(1)], engine=hasty)
     assert (2, 2) == (known, compared["policies"][0]["conversations"])
 
 

@@ -36,8 +36,8 @@ def exchange_in(row: Any) -> Exchange | None:
         if isinstance(body, Mapping):
             inner = body.get("body")  # a request with its method and address around it
             return exchange_of(inner if isinstance(inner, Mapping) else body, unpacked(row.get(response)))
-    is_body = isinstance(row.get("model"), str) and "id" not in row
-    if (is_body or _OF_A_REQUEST & set(row)) and (isinstance(row.get("messages"), list) or "input" in row):
+    asks = "input" in row or isinstance(row.get("messages"), list)
+    if asks and "id" not in row and (isinstance(row.get("model"), str) or _OF_A_REQUEST & set(row)):
         return exchange_of(row, row.get("response"))
     return None
 

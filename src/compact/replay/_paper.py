@@ -120,8 +120,10 @@ def labels(
 ) -> list[Box]:
     """A box for each name, near its place: on no mark, on no other name and not on the line, while there is room."""
     taken = [Box(x - 7, y - 7, 14, 14) for x, y in places]
-    for (x, y), (right, down) in pairwise(line):
-        taken.append(Box(min(x, right) - 1, min(y, down) - 1, abs(right - x) + 2, abs(down - y) + 2))
+    drawn = [
+        Box(min(x, right) - 1, min(y, down) - 1, abs(right - x) + 2, abs(down - y) + 2)
+        for (x, y), (right, down) in pairwise(line)
+    ]
     found: list[Box] = []
     for (x, y), name in zip(places, names, strict=True):
         width = _LETTER * len(name) + 4
@@ -133,7 +135,8 @@ def labels(
         inside = [box for box in tried if paper.holds(box)] or [
             Box(min(max(paper.x, box.x), paper.x + paper.width - width), box.y, width, LINE) for box in tried
         ]
-        best = next((box for box in inside if not any(box.meets(other) for other in taken)), inside[0])
+        free = [box for box in inside if not any(box.meets(other) for other in taken)]
+        best = next((box for box in free if not any(box.meets(other) for other in drawn)), (free or inside)[0])
         taken.append(best)
         found.append(best)
     return found
