@@ -26,6 +26,7 @@ from compact.errors import ConfigError, LogError
 from compact.importers import Conversation
 from compact.replay import Comparison, Result, Setting, Trial, Window, processes, replay, summed
 from compact.replay._engines import Done, Task, work
+from compact.replay._results import FORMAT
 from compact.replay._sums import best_edge
 from compact.testing import chat, transcripts
 
@@ -417,9 +418,9 @@ def test_a_file_of_results_may_be_torn_anywhere(tmp_path: Path) -> None:
         assert 4 == file.read_bytes().count(b"\n")
 
     holds()
-    file.write_bytes(data[:-1])
+    file.write_bytes(data + b'{"torn": ' * 5_000)
     report_of([talk(chat("sua"))], folder=tmp_path)
-    assert [True] * 5 == [line.endswith(b"}}\n") for line in file.read_bytes().splitlines(keepends=True)]
+    assert [True] * 6 == [line.endswith(b"}}\n") for line in file.read_bytes().splitlines(keepends=True)]
 
 
 @pytest.mark.slow
@@ -428,11 +429,11 @@ def test_a_line_of_another_format_is_run_again(tmp_path: Path) -> None:
     report_of(talks(3), folder=tmp_path)
     file = tmp_path / "results.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
-    lines[0] = lines[0].replace(b'"format": 1', b'"format": 0')
+    lines[0] = lines[0].replace(b'{"format": %d' % FORMAT, b'{"format": 0')
     lines[1] = lines[1].replace(b'"conversation"', b'"konversation"')
     lines[2] = b"\xff" + lines[2]
     lines[3] = b"[]\n"
-    lines[4] = b'{"format": 1, "key": "k", "result": 5}\n'
+    lines[4] = b'{"format": %d, "key": "k", "result": 5}\n' % FORMAT
     file.write_bytes(b"".join(lines))
     assert (whole(3), 1) == report_of(talks(3), folder=tmp_path)
 
