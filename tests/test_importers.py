@@ -202,6 +202,7 @@ def test_a_torn_last_line_costs_only_itself(form: str) -> None:
         (b'[{"role": "butler", "content": "hunter2"}]', "message 1 of 1 is none of the format openai-chat"),
         (b'{"sessionId": "s", "projectHash": "p", "messages": []}', "is a log of Gemini CLI, and no message is in it"),
         (gzip.compress(b'{"role": "user"') + b"rubbish", "cannot be read behind line"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "is packed with zstd"),
     ],
 )
 def test_what_cannot_be_read_gets_a_sentence(data: bytes, sentence: str) -> None:
@@ -390,7 +391,8 @@ def test_the_archive_gives_the_whole_conversation(keeps: bool) -> None:
     """Joined from the transcripts of all folds, for hosts that keep the folded list and for those that pass all."""
     whole = chat("s" + "utrTrra" * 9, words=60)
     storage = {"adapter": "fs", "path": "archive"}
-    manager = CompactManager(CompactConfig(max_context_tokens=4_000, storage=storage))
+    policy = {"clear_tool_outputs": {"keep": 1, "at_least": 0}}
+    manager = CompactManager(CompactConfig(max_context_tokens=4_000, storage=storage, policy=policy))
     context: list[Any] = []
     for message in whole:
         context.append(message)
@@ -407,6 +409,12 @@ def test_the_archive_gives_the_whole_conversation(keeps: bool) -> None:
         assert len(found.messages) > len(whole) - 20
         assert f"transcripts of {folds} folds" in found.notes[0]
     place = Path("archive") / Path(found.source).name
+    (place / "transcript-pre-compact-001.jsonl").rename("first.jsonl")
+    (shorter,) = read_logs(["archive"])
+    assert "Summaries of ours that stand for what is no longer in the archive: 1." in shorter.notes
+    summaries = [message for message in shorter.messages if str(message["content"]).startswith("<COMPACT-SUMMARY")]
+    assert len(summaries) == 1
+    Path("first.jsonl").rename(place / "transcript-pre-compact-001.jsonl")
     (place / f"summary-{folds:03d}.json").unlink()  # as a fold leaves it that was never finished
     (unfinished,) = read_logs(["archive"])
     assert unfinished.messages == found.messages
@@ -544,10 +552,11 @@ def test_logs_lie_in_a_bucket(bucket: tuple[str, str, Any], tmp_path: Path, monk
     assert (session.id, session.format, session.messages) == ("session", "archive", chat("s" + "utra" * 12))
     assert [one.name for one in expand([session.source])] == [session.source]
 
-    faults = iter(["500 InternalError", "cut", "reset", *[None] * 99])
-    with s3_servers.FaultyProxy(url, lambda method, path: next(faults)) as proxy:
+    faults = iter(["500 InternalError", "cut", "reset", "cut", *[None] * 99])
+    with s3_servers.FaultyProxy(url, lambda method, path: None if "list" in path else next(faults)) as proxy:
         again = list(read_logs([f"s3://{name}/logs/a.jsonl"], endpoint_url=proxy.url))
     assert again == found[:300]
+    assert len([request for request in proxy.requests if "range" in request.headers]) == 3
     for missing, sentence in (
         (f"s3://{name}/nothing", "holds no object"),
         ("s3://no-such-bucket-here/x", "NoSuchBucket"),

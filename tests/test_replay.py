@@ -480,8 +480,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     # Not this file as the program: every worker would import it as well.
     code = "import sys, test_replay; test_replay.endless(sys.argv[1])"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    run = subprocess.Popen([sys.executable, "-c", code, str(folder)], env=environment)
+    run = subprocess.Popen([sys.executable, "-c", code, str(folder)], env=finding_tests())
     file = folder / "results.jsonl"
     wait_for(lambda: file.exists() and file.read_bytes().count(b"\n") > 2)
     workers = [int(pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
@@ -491,6 +490,12 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     done = file.read_bytes().count(b"\n")
     assert 2 < done < 20
     assert (whole(10), done) == report_of(talks(10), folder=folder)
+
+
+def finding_tests() -> dict[str, str]:
+    """The environment of a process that can import this module."""
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def endless(folder: str) -> None:

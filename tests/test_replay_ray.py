@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from s3_servers import ENVIRONMENT, client, moto, new_bucket
-from test_replay import GUARD, SMALL, TRIALS, Deadly, decided, talks
+from test_replay import GUARD, SMALL, TRIALS, Deadly, decided, finding_tests, talks
 
 from compact.importers import read_logs
 from compact.replay import replay
@@ -24,11 +24,10 @@ from compact.replay import replay
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]  # a cluster, and a server
 
 
-def run(code: str, *arguments: str, **environment: str) -> Any:
+def run(code: str, *arguments: str) -> Any:
     """What a process says that has Ray, or its absence, to itself."""
     command = [sys.executable, "-c", f"import sys, test_replay_ray; {code}", *arguments]
-    paths = {"PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run(command, env={**os.environ, **paths, **environment}, capture_output=True, timeout=4 * GUARD)
+    done = subprocess.run(command, env=finding_tests(), capture_output=True, timeout=4 * GUARD)
     assert (b"", 0) == (done.stderr, done.returncode)
     return json.loads(done.stdout)
 

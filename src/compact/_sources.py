@@ -35,13 +35,13 @@ __all__ = ["STDIN", "SUFFIXES", "Source", "expand"]
 T = TypeVar("T")
 
 STDIN = "-"
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".traj")
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".zst", ".traj")
 """How the files of a folder end that are taken for logs. A file that is named is taken whatever its name."""
 
 _SESSION = re.compile(r"transcript-pre-compact-[0-9]+\.jsonl")
 _EVENT = re.compile(r"(?:event-)?[0-9]+(?:-[\w-]+)?\.json")
 """How a file is called that holds one event of a stream, in a folder called `events`."""
-_GZIP = b"\x1f\x8b"
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _IDENTITY = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION")
 """What in the environment makes another client."""
 _PAUSES = (0.2, 0.5, 1.0)
@@ -66,13 +66,18 @@ class Source:
             stream = self.opened()
             if not hasattr(stream, "peek"):
                 stream = io.BufferedReader(cast(io.RawIOBase, stream))
-            packed = cast(io.BufferedReader, stream).peek(2)[:2] == _GZIP
+            begins = cast(io.BufferedReader, stream).peek(4)[:4]
         except (OSError, ValueError, AttributeError) as error:  # standard input may be closed, or nothing at all
             if stream is not None and self.name != STDIN:
                 stream.close()
             reason = getattr(error, "strerror", None) or "it is closed"
             raise LogError(f"{self.name} cannot be read ({reason}); check its name and its rights") from None
-        return cast(BinaryIO, _Unpacked(fileobj=stream)) if packed else stream
+        if begins == _ZSTD:
+            stream.close()
+            raise LogError(
+                f"{self.name} is packed with zstd, which Python cannot unpack; unpack it first, with zstd -d"
+            )
+        return cast(BinaryIO, _Unpacked(fileobj=stream)) if begins[:2] == _GZIP else stream
 
 
 class _Unpacked(gzip.GzipFile):

@@ -4,7 +4,8 @@ Owns: joining them. Must never: change the archive, or read its files other than
 
 Every fold kept the list as it was before it, and a record that says where in the session each message stands. What an
 earlier fold summarized is in the transcript of that one. So the session is: each position, from the oldest transcript
-that has it as it was said, along the line of folds that led to the newest (`base`); our summaries are left out.
+that has it as it was said, along the line of folds that led to the newest (`base`). A summary of ours is kept only
+where nothing else is known of its place.
 """
 
 from __future__ import annotations
@@ -46,13 +47,16 @@ def _joined(log: Log, archive: Archive, place: str) -> Conversation:
     by_position: dict[int, Any] = {}
     folds = _line_of(archive, place, max(contents.summaries, default=0), set(contents.transcripts), notes)
     model = None
+    ours: dict[int, Any] = {}
     for step, record in folds:
         messages = _transcript(archive, place, step, notes)
-        ours = set(record["earlier_summaries"])
         model = record.get("model") or model
         for line, position in enumerate(record["positions"][: len(messages)]):
-            if line not in ours:
-                by_position.setdefault(position, messages[line])
+            known = ours if line in record["earlier_summaries"] else by_position
+            known.setdefault(position, messages[line])
+    if lost := {position: ours[position] for position in ours if position not in by_position}:
+        by_position |= lost
+        notes.append(f"Summaries of ours that stand for what is no longer in the archive: {len(lost):,}.")
     joined = [by_position[position] for position in sorted(by_position)]
     # The newest transcripts may be of folds that were not finished: they have no record, and maybe more messages.
     finished_steps = {step for step, _ in folds}
@@ -107,7 +111,7 @@ IMPORTER = Importer(
     title="our own archive",
     kept="`.compact/archive` (`storage.path`), one folder per session; or its bucket",
     recognized="a folder with `transcript-pre-compact-*.jsonl`",
-    omitted="our summaries, wherever the originals are there; what was said after the newest fold is not in it",
+    omitted="our summaries, where the originals are there. What was said after the newest fold is not in it",
     recognizes=lambda rows: False,
     read=_read,
 )
