@@ -20,6 +20,7 @@ from hashlib import blake2b
 from multiprocessing import get_context, parent_process
 from threading import Thread
 
+from .. import __version__
 from ..errors import CompactError
 from ..importers import Conversation
 from ._recording import Recording
@@ -47,9 +48,10 @@ class Task:
     def keys(cls, conversation: Conversation, trials: Sequence[Trial], setting: Setting) -> list[str]:
         """What each result is known by: everything that decides it."""
         one = conversation
-        whole = json.dumps([one.id, one.source, one.model, one.messages, one.tools, one.times], default=str)
+        known = [__version__, one.id, one.source, one.model, one.messages, one.tools, one.times]
+        whole = json.dumps(known, default=str)
         digest = blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-        return [f"{digest}-{trial.fingerprint}-{setting.fingerprint}-{trial.name}" for trial in trials]
+        return [f"{digest}-{trial.fingerprint}-{setting.fingerprint}" for trial in trials]
 
 
 Done = list[tuple[str, Result]]

@@ -9,6 +9,7 @@ many workers there were, on which of them was quicker, or on whether the run was
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,7 +41,11 @@ class Lab:
         return len(self._order)
 
     def __iter__(self) -> Iterator[list[Result]]:
-        return ([self._results[key] for key in keys] for keys in self._order)
+        names = [trial.name for trial in self.trials]  # a result is known by what was tried, whatever that was called
+        return (
+            [replace(self._results[key], policy=name) for key, name in zip(keys, names, strict=True)]
+            for keys in self._order
+        )
 
     def close(self) -> None:
         """Let go of the file of results."""

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pickle import PicklingError
+from secrets import token_hex
 from socket import create_connection
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -67,7 +69,7 @@ def _spread(ray: Any, fresh: Iterator[Task], room: _Room) -> Iterator[Done]:
                     break
                 try:
                     running[remote.remote(__version__, task)] = task, deaths
-                except Exception:  # it cannot be pickled, and Ray says so in many ways
+                except (PicklingError, RecursionError, TypeError):
                     yield unsent(task)
             if not running:
                 return
@@ -134,8 +136,9 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[b
             ray.init(address=address, **quiet)
         except Exception as error:
             raise ConfigError(
-                f"The Ray cluster at {address} cannot be reached ({type(error).__name__}); check the address, and that "
-                f"it runs Ray {ray.__version__} and Python {platform.python_version()} as this machine does."
+                f"The Ray cluster at {address} cannot be reached ({type(error).__name__}); check the address, "
+                f"RAY_AUTH_MODE and the token if it wants one, and that it runs Ray {ray.__version__} and Python "
+                f"{platform.python_version()} as this machine does."
             ) from None
         try:
             yield False
@@ -144,16 +147,15 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[b
         return
     # The names of Ray's sockets are long, and a system takes about a hundred characters.
     near = None if sys.platform == "win32" else "/tmp"  # noqa: S108 - the folder itself has a random name
-    with TemporaryDirectory(prefix="ray-", dir=near, ignore_cleanup_errors=True) as folder:
-        with _environment():
-            ray.init(
-                address="local",
-                num_cpus=workers or os.cpu_count(),
-                include_dashboard=False,
-                object_store_memory=_STORE,
-                _temp_dir=folder,
-                **quiet,
-            )
+    with TemporaryDirectory(prefix="ray-", dir=near, ignore_cleanup_errors=True) as folder, _environment():
+        ray.init(
+            address="local",
+            num_cpus=workers or os.cpu_count(),
+            include_dashboard=False,
+            object_store_memory=_STORE,
+            _temp_dir=folder,
+            **quiet,
+        )
         try:
             yield True
         finally:
@@ -179,13 +181,22 @@ def _knock(address: str) -> None:
         create_connection((host.strip("[]"), int(port)), timeout=_LOOK).close()
 
 
+_TOKEN = token_hex(32)
+"""Lets only this process into its clusters. One for all of them: Ray reads it once."""
+
+
 @contextmanager
 def _environment() -> Iterator[None]:
-    """What the processes of our own cluster inherit: this package, wherever it is; and nobody is told of them."""
+    """What the processes of our own cluster inherit: this package, wherever it is, and a token.
+
+    Without one Ray would write a token of its own into the user's home. What the user set stays as it is.
+    """
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     ours = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": path}
-    before = {name: os.environ.get(name) for name in ours}
+    if not any(name.startswith("RAY_AUTH_") for name in os.environ):
+        ours["RAY_AUTH_TOKEN"] = _TOKEN
+    before = {name: os.environ.get(name) for name in (*ours, "RAY_AUTH_MODE")}  # Ray itself sets the mode
     os.environ.update(ours)
     try:
         yield

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from ..config import CompactConfig
 from ..errors import ConfigError
@@ -124,11 +125,13 @@ def tune(
     training, held = _split(list(conversations))
     if not training:
         raise ConfigError("no conversation to tune on; name logs that hold at least one")
-    search = _Search(config, setting, engine, folder, progress or (lambda stage, runs: None))
-    changes = search.best(training, candidates, Random(seed))  # noqa: S311 - a search, not a secret
-    changes, reasons = search.explained(changes, training)
-    chosen = Trial("tuned", placed(config, changes))
-    verdicts = search.verdicts([*training, *held], chosen)
+    with TemporaryDirectory() as scratch:
+        # One file of results for all stages: what was run once is known in the next.
+        search = _Search(config, setting, engine, folder or Path(scratch), progress or (lambda stage, share: None))
+        changes = search.best(training, candidates, Random(seed))  # noqa: S311 - a search, not a secret
+        changes, reasons = search.explained(changes, training)
+        chosen = Trial("tuned", placed(config, changes))
+        verdicts = search.verdicts([*training, *held], chosen)
     on_training = {id(c) for c in training}
     return Tuned(
         start=Trial(START, config),
@@ -171,7 +174,7 @@ class _Search:
         start: CompactConfig,
         setting: Setting,
         engine: Engine,
-        folder: Path | None,
+        folder: Path,
         progress: Callable[[str, int], None],
     ) -> None:
         self.start, self.setting, self.engine, self.folder, self.progress = start, setting, engine, folder, progress
