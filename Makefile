@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Rewritten tests are kept for the next run, and a plugin that a framework brings along is not loaded for seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -p no:langsmith_plugin
 
-.PHONY: demo test quick lint types parts screens spec bench bench-frameworks bench-proxy fidelity torture redaction recall clean
+.PHONY: demo test quick lint types parts screens spec bench bench-frameworks bench-proxy bench-replay bench-tune fidelity torture redaction recall clean
 
 demo: $(BASE)
 	@$(BIN)/python examples/demo.py
@@ -57,6 +57,12 @@ bench-proxy: $(READY) parts
 		expression fastapi-sso fastuuid gunicorn httpx2 litellm-proxy-extras oauthlib orjson pynacl python-multipart rq \
 		soundfile tzlocal
 	@$(BIN)/python benchmarks/proxy.py
+
+bench-replay: $(READY)
+	@$(BIN)/python benchmarks/replay.py
+
+bench-tune: $(READY)
+	@$(BIN)/python benchmarks/tuning.py
 
 fidelity: $(READY)
 	@$(BIN)/python benchmarks/summaries.py

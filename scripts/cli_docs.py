@@ -25,6 +25,7 @@ HEAD = """# The command line
 
 - A conversation is a file, or `-` for a pipe: JSON, JSON lines, gzipped or not, or the log of an agent. What is written
   comes out as it went in, unless `--format` says otherwise.
+  Among several logs, those that cannot be read are told and passed over; exit code 1 means that nothing was left.
 - Results go to stdout, what was done and what went wrong to stderr, in one sentence. `--json` gives JSON wherever
   something is shown. Colours and progress bars appear on a terminal only; `NO_COLOR` is honoured.
 - `--config` names the configuration; without it `compact.yaml`, `.yml` or `.json` of the working directory is read.

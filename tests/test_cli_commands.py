@@ -8,7 +8,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,12 @@ def loaded(result: Any) -> Any:
 # Documentation
 
 
-@cache
-def demo() -> str:
-    """The bundled demo conversation, as JSON lines."""
+def demo(tokens: int) -> str:
+    """The bundled demo conversation, as JSON."""
     script = ROOT / "examples" / "demo_transcript.py"
-    command = [sys.executable, str(script), "--tokens", "40000"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, str(script), "--tokens", str(tokens)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.dumps([json.loads(line) for line in told.splitlines()])
 
 
 def test_every_command_has_an_example() -> None:
@@ -66,9 +65,10 @@ def test_every_command_has_an_example() -> None:
 
 def test_the_examples_run_as_they_stand() -> None:
     """One after the other, in the order of the page, on the demo conversation."""
-    Path("chat.json").write_text(json.dumps([json.loads(line) for line in demo().splitlines()]))
+    long, short = demo(28_500), demo(10_000)
     for name, command in COMMANDS.items():
         if name not in SERVERS:
+            Path("chat.json").write_text(short if name in ("compact replay", "compact tune") else long)
             cli(*shlex.split(DOCS["example_of"](command))[1:])
     assert len(json.loads(Path("folded.json").read_text())) < len(json.loads(Path("whole.json").read_text()))
     assert {"before.json", "clean.json", "compact.yaml"} <= {file.name for file in Path().iterdir()}
@@ -127,6 +127,25 @@ def test_count_check() -> None:
     (told,) = loaded(cli("count", "chat.json", "--model", "claude-sonnet-4", "--json"))
     assert (0.2, 200_000) == (told["margin"], told["window"])
     assert "20% more" in cli("count", "chat.json", "--model", "claude-sonnet-4").stdout
+
+
+def test_count_passes_over_what_cannot_be_read() -> None:
+    """Among other logs it is told; alone it is the error."""
+    talk("sua", name="one.json")
+    Path("empty.json").touch()
+    Path("torn.jsonl").write_text(json.dumps(chat("u")[0]) + '\n{"role": "us')
+    done = cli("count", "empty.json", "one.json", "torn.jsonl", "nowhere.json")
+    assert "2 conversations" in done.stdout
+    assert ["empty.json", "nowhere.json"] == re.findall(r"^passed over: (\S+) ", done.stderr, re.MULTILINE)
+    assert cli("count", "empty.json", code=1).stderr.startswith("compact: empty.json is empty")
+    *_, last = cli("count", "empty.json", "nowhere.json", code=1).stderr.splitlines()
+    assert "compact: no conversation was found in empty.json, nowhere.json; 2 logs could not be read" == last
+    assert "holds one.json, torn.jsonl" in cli("count", "one.json", "torn.jsonl", "--id", "x", code=1).stderr
+    assert "torn at its end" in cli("count", "torn.jsonl").stderr
+    for number in range(12):
+        Path(f"empty{number}.json").touch()
+    *told, more = cli("count", ".").stderr.splitlines()
+    assert (8, "passed over: 5 more") == (len(told), more)
 
 
 def test_the_model_of_the_log_counts_when_nobody_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,10 +236,50 @@ def test_run_when_nothing_is_due() -> None:
     assert ["mine"] == [one["session_id"] for one in loaded(cli("sessions", "--json"))]
 
 
+def test_what_has_no_name_needs_one() -> None:
+    """A pipe, or any other file that can be read only once."""
+    for file in ("-", "/dev/null"):
+        assert "name the session, or give --max-tokens" in cli("run", file, code=2).stderr
+        assert "is empty" in cli("plan", file, code=1).stderr
+
+
+def test_a_file_is_written_where_it_is_and_as_open_as_it_was() -> None:
+    """Behind a link, with its rights; the conversation itself is not written over."""
+    messages = talk()
+    Path("mine.json").touch(0o600)
+    Path("link.json").symlink_to("mine.json")
+    cli("run", "chat.json", "--max-tokens", "900", "--set", "counter=chars", "-o", "link.json")
+    assert Path("link.json").is_symlink()
+    assert 0o600 == Path("mine.json").stat().st_mode & 0o777
+    assert len(json.loads(Path("mine.json").read_text())) < len(messages)
+    assert "is the conversation itself" in cli("run", "chat.json", "-o", "./chat.json", code=2).stderr
+    assert messages == json.loads(Path("chat.json").read_text())
+    assert "cannot be written (Is a directory)" in cli("run", "chat.json", "-o", ".", code=1).stderr
+    assert ["chat.json", "link.json", "mine.json"] == sorted(file.name for file in Path().iterdir())
+
+
+def test_what_the_archive_did_not_keep_is_told() -> None:
+    """Secrets: then what comes back is not what was there."""
+    messages = talk()
+    messages[1]["content"] = "The token is ghp_" + "aB3" * 12
+    Path("chat.json").write_text(json.dumps(messages))
+    done = cli("run", "chat.json", "--session", "my chat", *SMALL)
+    assert "`compact undo 'my chat'` takes it back" in done.stderr
+    assert "121 messages of session 'my chat', <REDACTED> in 1 place" in cli("restore", "my chat").stderr
+    assert "121 messages, <REDACTED> in 1 place" in cli("undo", "my chat").stderr
+    assert "the name of the session is empty" in cli("run", "chat.json", "-s", "", code=2).stderr
+    (kept,) = Path(".compact/archive").glob("*/transcript-*")
+    kept.write_text("")
+    lost = cli("restore", "my chat", "-o", "before.json", code=1).stderr
+    assert "`compact verify` tells what is damaged" in lost
+    assert not Path("before.json").exists()
+
+
 def test_run_into_so_many_tokens_stores_nothing() -> None:
     talk()
     done = cli("run", "chat.json", "--max-tokens", "900", "--set", "counter=chars")
     assert "nothing was stored" in done.stderr
+    assert "nothing was folded" in cli("run", "chat.json", "--max-tokens", "90000", "--set", "counter=chars").stderr
     Path("less.json").write_text(done.stdout)
     (told,) = loaded(cli("count", "less.json", "--json", "--set", "counter=chars"))
     assert told["total"] <= 900
@@ -336,8 +395,10 @@ def test_config_says_where_each_value_comes_from(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_option_that_sets_nothing_is_given_wrongly() -> None:
-    for setting in ("policy.trigger=1", "trigger_pct", "policy.trigger_pct=7", "nothing.at=1", "model.name=x"):
+    sections = ("policy=1", "agents=1", "policy.=1", "nothing.at=1", "model.name=x")
+    for setting in (*sections, "policy.trigger=1", "trigger_pct", "policy.trigger_pct=7"):
         assert cli("config", "--set", setting, code=2).stderr.startswith("compact: ")
+    assert "policy is a section" in cli("config", "--set", "policy=1", code=2).stderr
     Path("compact.yaml").write_text("policy: {trigger_pct: 7}")
     assert "(in compact.yaml)" in cli("config", code=1).stderr
 
@@ -454,7 +515,12 @@ def test_control_characters_stay_in_the_conversation() -> None:
         (("count", "nowhere.json"), 1, "nowhere.json does not exist"),
         (("count", "notes.txt"), 1, "neither JSON nor JSON lines"),
         (("restore", "chat", "-o", "no/such/folder.json"), 1, "nothing is archived"),
-        (("redact", "nowhere.txt"), 1, "nowhere.txt: No such file or directory"),
+        (("redact", "nowhere.txt"), 1, "nowhere.txt cannot be read or written (No such file or directory)"),
+        (("count", ""), 1, "the name of a log is empty"),
+        (("verify", "--path", "nowhere"), 1, "nowhere is no folder"),
+        (("undo", "chat", "--path", "nowhere"), 1, "nowhere is no folder"),
+        (("diff", "nobody"), 1, "nothing is archived for session 'nobody'; `compact sessions` lists what is"),
+        (("recall", "nobody", "word"), 1, "nothing is archived for session 'nobody'"),
     ],
 )
 def test_errors_are_one_sentence(arguments: tuple[str, ...], code: int, said: str) -> None:

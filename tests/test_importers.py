@@ -185,7 +185,7 @@ def test_a_torn_last_line_costs_only_itself(form: str) -> None:
     [
         (b"", "is empty"),
         (b" \n\n", "is empty"),
-        (b"{", "cut off or damaged"),
+        (b"{", "fetch it again if it is cut off"),
         (b"null", "is JSON, and none of the logs"),
         (b"[]", "begins with an empty list"),
         (b"7\n8\n", "a value of type int"),
@@ -196,7 +196,7 @@ def test_a_torn_last_line_costs_only_itself(form: str) -> None:
         ('{"role":"user","content":"x"}'.encode("utf-16"), "neither JSON nor JSON lines"),
         (b"[" * 100_000, "nested deeper than this process can read"),
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested deeper than this process can read"),
-        (b'[{"role": "user", "content": "x"},', "cut off or damaged"),
+        (b'[{"role": "user", "content": "x"},', "fetch it again if it is cut off"),
         (b'{"messages": [{"role": "user", "content": "x"}]}\n{"other": 1}', "line 2 holds no list of messages"),
         (b'{"role": "user", "content": "x"}\n{"other": 1}', "line 2 is no message"),
         (b'[{"role": "butler", "content": "hunter2"}]', "message 1 of 1 is none of the format openai-chat"),
@@ -309,6 +309,12 @@ _CONTENTS = [{"role": role, "parts": [{"text": text}]} for role, text in (("user
         ("langfuse", [{**_SEEN, "input": "hi", "output": {"text": "Hello."}}], BOTH),
         ("langsmith", [{"run_type": "llm", "inputs": {"messages": [["human", "hi"], ["ai", "Hello."]]}}], BOTH),
         ("langsmith", [{"run_type": "llm", "inputs": {"messages": [_HUMAN]}, "outputs": {"messages": [A]}}], BOTH),
+        (
+            "langsmith",
+            [{"runs": [{"run_type": "llm", "inputs": {"messages": [U]}, "outputs": A}], "cursors": {}}],
+            BOTH,
+        ),
+        ("langfuse", [{"data": [{**_SEEN, "input": [U], "output": A}], "meta": {"page": 1}}], BOTH),
         ("gemini-cli", [*_CONTENTS, {"no": "content"}], BOTH),
         ("openai-requests", [{"request": {"method": "POST", "body": {"messages": [U]}}, "response": [A]}], BOTH),
         ("openai-requests", [{"model": "m", "input": "hi", "response": {"output": "Hello."}}], BOTH),
@@ -325,6 +331,23 @@ def test_other_forms_of_a_log(importer: str, rows: list[Any], shape: str) -> Non
         text = message.text or "".join(answer.text for answer in message.answers)
         told.append(f"{'t' if message.calls else 'r' if message.answers else message.role[0]}:{text}")
     assert (found.format, " ".join(told)) == (importer, shape)
+
+
+def test_langfuse_tells_the_model_and_the_tools_in_several_ways() -> None:
+    """Its page and its API in camels, its exports to a bucket in snakes with JSON in text."""
+    weather = {"description": "Tells the weather.", "parameters": {"type": "object", "properties": {}}}
+    camels = {**_SEEN, "input": [U], "providedModelName": "gpt-4", "toolDefinitions": {"weather": weather}}
+    snakes = {
+        "type": "GENERATION",
+        "trace_id": "t",
+        "input": json.dumps([U]),
+        "provided_model_name": "gpt-4",
+        "tool_definitions": {"weather": json.dumps(weather)},
+    }
+    for row in (camels, snakes):
+        (found,) = read(lines([row]))
+        assert "gpt-4" == found.model
+        assert [{"type": "function", "function": {"name": "weather", **weather}}] == found.tools
 
 
 def test_subagents_of_one_file_have_conversations_of_their_own() -> None:

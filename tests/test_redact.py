@@ -631,3 +631,8 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+@pytest.mark.parametrize("command", ["git checkout -b led-377-outbox-order", "curl -b cookies.txt https://a.example/"])
+def test_a_branch_is_no_cookie(command: str) -> None:
+    assert command == redact(command)

@@ -375,7 +375,7 @@ def test_cache_prices_change_the_bill() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["replay", "none.json"], 1, "nothing is left to replay"),
+        (["replay", "none.json"], 1, "none.json does not exist"),
         (["replay", "chat.json", "--window", "3"], 2, "write tokens from 512 up"),
         (["replay", "chat.json", "--policy", "none.yaml"], 1, "none.yaml: cannot be read"),
         (["replay", "chat.json", "--cache-write", "2"], 2, "--cache-write needs --cache-read"),

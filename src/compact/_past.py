@@ -186,9 +186,9 @@ class Past:
         try:
             record = self._archive.fold(place, step)
         except KeyMissing:
-            raise KeyMissing(
-                f"session {session_id!r} has no completed fold {step}; it has {self._archive.contents(place).summaries}"
-            ) from None
+            there = self._archive.contents(place).summaries
+            found = f" {step}; it has {there}" if there else "; verify() tells whether one is missing"
+            raise KeyMissing(f"session {session_id!r} has no completed fold{found}") from None
         transcript = self._transcript(place, step)
         if len(transcript) != len(record["positions"]):
             raise ArchiveError(

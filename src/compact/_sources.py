@@ -96,6 +96,8 @@ def expand(names: Iterable[str], *, endpoint_url: str | None = None) -> Iterator
     `endpoint_url` is where buckets are, when that is not told by AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL.
     """
     for name in names:
+        if not name:
+            raise LogError("the name of a log is empty; name a file, a folder, s3://bucket/prefix, or - for a pipe")
         if name == STDIN:
             yield Source(STDIN, lambda: sys.stdin.buffer)
         elif name.startswith("s3://"):

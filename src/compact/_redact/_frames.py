@@ -69,7 +69,8 @@ FRAMES: tuple[Frame, ...] = (
         r"[Cc](?i:ookie2?):[ \t]{0,4}(?P<value>[^\s=\"'\\;<>]{1,128}=[^\r\n\"'\\]{1,8192})",
         cookie_is_secret,
     ),
-    Frame((" -b ", "--cookie"), rf"[ \"'](?:-b|--cookie)[ =]{_ARGUMENT}", cookie_is_secret),
+    # Without "=" it is a file of cookies to curl, and a branch to git.
+    Frame((" -b ", "--cookie"), rf"[ \"'](?:-b|--cookie)[ =]{_ARGUMENT}", lambda v: "=" in v and cookie_is_secret(v)),
     Frame(
         ("response=", "mac=", "oauth_signature=", "passworddigest="),
         r"=(?=[\\\"])(?:(?<=response=)|(?<=cnonce=)|(?<=\bmac=)|(?<=oauth_signature=)|(?<=PasswordDigest=))\\{0,3}\"(?P<value>[A-Za-z0-9+/=%_-]{8,512})",

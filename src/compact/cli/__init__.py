@@ -11,13 +11,14 @@ Owns: the way in. Must never: do what the library cannot: every command is a few
     _past     sessions, restore, diff, recall, verify, prune     over the archive (_kept: its folds and the laws)
     _lab      replay, tune                     the replay lab (_runs: what both share)
     _setup    config
-    _doctor   doctor
+    _doctor   doctor                           (_installed: packages and variables)
     _serve    view, proxy, mcp
     _commands puts them together
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -25,8 +26,13 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run a command."""
+    # Whoever starts a program may have closed its streams; then nothing is read, and what is written goes nowhere.
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - open until the end
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
         from ._commands import app
+        from ._screen import tell_warnings
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
@@ -34,4 +40,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that knows no "…" shows "?"
+    tell_warnings()
     app()

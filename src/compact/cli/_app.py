@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..config import CompactConfig
-from ..errors import CompactError, ConfigError
+from ..config import SECTIONS, CompactConfig
+from ..errors import ArchiveError, CompactError, ConfigError
 from ._screen import printable
 
 if TYPE_CHECKING:
@@ -62,14 +62,18 @@ class Commands(TyperGroup):
         except OSError as error:
             if isinstance(error, CompactError):
                 raise
-            code = _failed(f"{error.filename or 'a file'}: {error.strerror or error}")
+            where = error.filename or "standard input or output"
+            code = _failed(f"{where} cannot be read or written ({error.strerror or error}); check its name and rights")
         except CompactError as error:
             # The library speaks of its verbs; here they are commands.
-            code = _failed(re.sub(r"\b(sessions|verify|restore|undo|redo)\(\)", r"`compact \1`", str(error)))
+            text = str(error).replace(" list()", " sessions()")
+            code = _failed(re.sub(r"\b(sessions|verify|restore|undo|redo)\(\)", r"`compact \1`", text))
         except Exception as error:  # a class of click's, which lies elsewhere in each release of typer
             if not hasattr(error, "format_message"):
                 raise
             code = _failed(_misused(error), getattr(error, "exit_code", 2))
+        except SystemExit as end:
+            code = 0 if end.code == 1 else end.code  # with 1 the library of the help ends when nobody reads it
         with _readers_may_leave():
             sys.stdout.flush()
         sys.exit(code)
@@ -133,7 +137,7 @@ def _failed(text: str, code: int = 1) -> int:
 def _sessions(incomplete: str) -> list[str]:
     """Ids of the archive in the working directory, for the shell."""
     try:
-        with archive_manager(CompactConfig.load()) as manager:
+        with archive_manager() as manager:
             return [name for name in manager.sessions() if name.startswith(incomplete)]
     except CompactError:
         return []
@@ -172,10 +176,10 @@ Step = Annotated[int | None, typer.Option("--step", "-n", min=1, help="The fold'
 
 def given(settings: Sequence[str] | None, model: str | None = None, window: int | None = None) -> dict[str, Any]:
     """What options set, by dotted names."""
-    import yaml
-
     values: dict[str, Any] = {}
     for setting in settings or ():
+        import yaml  # here, because most runs set nothing
+
         name, equals, text = setting.partition("=")
         if not equals:
             raise typer.BadParameter(f"{setting!r} sets nothing; write NAME=VALUE, such as policy.trigger_pct=0.5")
@@ -198,20 +202,21 @@ def configured(file: Path | None, options: dict[str, Any] | None = None, path: P
     nested: dict[str, Any] = {}
     for name, value in (options or {}).items():
         section, dot, field = name.partition(".")
-        if dot:
-            nested.setdefault(section, {})[field] = value
-        else:
-            nested[name] = value
+        if section in (*SECTIONS, "agents") and not (dot and field):
+            raise typer.BadParameter(f"{section} is a section; name one of its settings, {section}.NAME=VALUE")
+        nested[section] = {**nested.get(section, {}), field: value} if dot else value
     try:
         return config._rebuilt(nested, config.model_fields_set)
-    except (ConfigError, AttributeError) as error:
+    except (ConfigError, AttributeError, TypeError) as error:
         text = str(error) if isinstance(error, ConfigError) else f"{', '.join(nested)}: no such section"
         raise typer.BadParameter(text) from None
 
 
-def archive_manager(config: CompactConfig) -> CompactManager:
-    """A manager for looking back. No model is asked, so none need be there."""
+def archive_manager(file: Path | None = None, path: Path | None = None) -> CompactManager:
+    """A manager for looking back. No model is asked, so none need be there; a folder that is named must be."""
     from .._manager import CompactManager
     from ..models import offline_summarizer
 
-    return CompactManager(config, summarizer=offline_summarizer())
+    if path is not None and not path.is_dir():
+        raise ArchiveError(f"{path} is no folder; --path names the folder of an archive, such as .compact/archive")
+    return CompactManager(configured(file, path=path), summarizer=offline_summarizer())

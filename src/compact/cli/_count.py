@@ -1,25 +1,76 @@
 """What conversations weigh.
 
-Owns: `count`. Must never: change or store anything, or hold more than one conversation.
+Owns: `count`, and how a conversation is weighed. Must never: change or store anything, or hold many conversations.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ._app import PROBLEM, AllRows, AsJson, ConfigFile, ModelName, Settings, Window, app, given
-from ._input import ConversationId, LogFormat, Weighed, conversation_in, suited, weigh
+from ._input import (
+    ConversationId,
+    LogFormat,
+    no_such_conversation,
+    recorded_in,
+    suited,
+    tell_notes,
+)
 from ._screen import bar, counted, one_line, show, show_json, table, watched
 
 if TYPE_CHECKING:
+    from .._messages import Message
+    from .._meter import Usage
+    from ..config import CompactConfig
     from ..importers import Conversation
 
-__all__: list[str] = []
+__all__ = ["Weighed", "weigh"]
 
 _LARGEST = 20
 """Messages that `count` shows unless it is asked for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """What a conversation weighs, as counted; `margin` is the share by which the provider's number may be higher."""
+
+    messages: list[Message]
+    tokens: list[int]
+    usage: Usage
+    window: int
+    model: str
+    dialect: str
+    margin: float
+
+    @property
+    def total(self) -> int:
+        """Tokens of the whole request, the margin included: what is compared with the window."""
+        return self.usage.scaled(1 + self.margin).total
+
+
+def weigh(conversation: Conversation, config: CompactConfig) -> Weighed:
+    """Count a conversation."""
+    from .._entries import Reader
+    from .._meter import REPLY_PRIMER, Usage, counter_for, tools_tokens
+
+    tally = counter_for(config.counter, config.model)
+    reader = Reader("auto", tally, None)
+    reader.settle(conversation.messages, conversation.tools)
+    messages = [reader.message(raw, index) for index, raw in enumerate(conversation.messages)]
+    tokens = [reader.cost(message) for message in messages]
+    by_role = {"system": 0, "developer": 0}
+    rest = REPLY_PRIMER
+    for message, cost in zip(messages, tokens, strict=True):
+        if message.role in by_role:
+            by_role[message.role] += cost
+        else:
+            rest += cost
+    tools = tools_tokens(conversation.tools, tally, config.model) if conversation.tools else 0
+    usage = Usage(by_role["system"], by_role["developer"], tools, rest)
+    return Weighed(messages, tokens, usage, config.window, config.model, reader.dialect.name, tally.margin)
 
 
 @app.command()
@@ -44,18 +95,20 @@ def count(
 
     Example:  compact count chat.json
     """
-    from ..importers import read_logs
-
     options = given(settings, model, window)
     rows: list[tuple[str, int, Weighed]] = []
     only: tuple[Conversation, Weighed] | None = None
-    for conversation in watched(read_logs(files, format=log_format), "counting"):
+    ids: list[str] = []
+    for conversation in watched(recorded_in(files, log_format), "counting"):
+        ids.append(conversation.id)
         if id is None or conversation.id == id:
             weighed = weigh(conversation, suited(config, options, conversation))
             only = None if rows else (conversation, weighed)
             rows.append((conversation.id, len(weighed.messages), _numbers(weighed)))
-    if only is None and id is not None:
-        conversation_in(files[0], id, log_format)  # says what there is
+    if not rows and id is not None:
+        raise no_such_conversation(", ".join(files), id, ids)
+    if only is not None:
+        tell_notes(only[0])
     if as_json:
         described = [_described(name, weighed) for name, _, weighed in rows]
         if only is not None:
@@ -71,8 +124,6 @@ def count(
 
 def _numbers(weighed: Weighed) -> Weighed:
     """Without the messages: a folder may hold many conversations."""
-    from dataclasses import replace
-
     return replace(weighed, messages=[], tokens=[])
 
 

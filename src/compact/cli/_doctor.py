@@ -1,49 +1,30 @@
-"""Whether things will work: what is installed, the archive, the summarizer, the policy.
+"""Whether things will work: the configuration, the archive, the summarizer, the policy.
 
-Owns: `doctor` and its findings. Must never: change anything but for a trial that it takes back, or use the network
-unless it is told to.
+Owns: `doctor`, and what it finds out about all but what is installed. Must never: change anything but for a trial that
+it takes back, or use the network unless it is told to.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from difflib import get_close_matches
-from importlib import metadata
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from ..config import CompactConfig, environment_variables
+from ..config import CompactConfig
 from ..errors import BadSummary, CompactError, ConfigError, InsufficientBudget
 from ._app import PROBLEM, AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
 from ._input import ConversationId, LogFormat, conversation_in, suited
+from ._installed import Finding, extras, variables
 from ._plan import dry_run, outcome, verdict
 from ._screen import counted, printable, show, show_json, working
 
 __all__: list[str] = []
-
-_DISTRIBUTION = "agent-compact"
-_GATHERED = ("all", "dev")
-"""Extras that only name others."""
-_OWN_VARIABLES = ("COMPACT_DISABLED", "COMPACT_VIEW_TOKEN", "COMPACT_PROXY_TOKEN")
-_REQUIRED = re.compile(r"([\w.-]+)[^;]*?(?:>=\s*([\w.]+))?[^;]*;.*extra\s*==\s*['\"]([\w-]+)['\"]")
-
-State = Literal["ok", "note", "problem"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: fine, worth knowing, or something that will not work."""
-
-    state: State
-    what: str
-    says: str
 
 
 @app.command()
@@ -91,12 +72,12 @@ def _findings(
     try:
         loaded = configured(config, options)
     except ConfigError as error:
-        yield from _extras(frozenset())
+        yield from extras(frozenset())
         for line in str(error).splitlines():
             yield Finding("problem", "configuration", line)
         return
-    yield from _extras(_needed(loaded))
-    yield from _variables()
+    yield from extras(_needed(loaded))
+    yield from variables()
     yield _archive(loaded, online)
     yield _summarizer(loaded, online)
     yield from _policy(loaded)
@@ -124,9 +105,6 @@ def _show(findings: list[Finding]) -> None:
     show(rows, "", counted(bad, "problem") if bad else "Nothing stands in the way.")
 
 
-# What is installed
-
-
 def _needed(config: CompactConfig) -> frozenset[str]:
     """The extras that the configuration asks for."""
     asked = {
@@ -137,60 +115,6 @@ def _needed(config: CompactConfig) -> frozenset[str]:
         config.summary.provider: config.summary.provider != "extract",
     }
     return frozenset(extra for extra, wanted in asked.items() if wanted)
-
-
-def _extras(needed: frozenset[str]) -> Iterator[Finding]:
-    """Each extra with what it brings. One that is missing is a problem only when the configuration asks for it."""
-    try:
-        required = metadata.requires(_DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:
-        yield Finding("note", "extras", "compact is not installed as a package, so nobody knows its extras")
-        return
-    extras: dict[str, list[tuple[str, str]]] = {}
-    for line in required:
-        if (match := _REQUIRED.match(line)) and match[3] not in _GATHERED and match[1] != _DISTRIBUTION:
-            extras.setdefault(match[3], []).append((match[1], match[2] or ""))
-    there: list[str] = []
-    for extra, packages in extras.items():
-        missing = [said for said in (_lacks(*package) for package in packages) if said]
-        if not missing:
-            there.append(f"{extra} ({', '.join(f'{name} {metadata.version(name)}' for name, _ in packages)})")
-        else:
-            install = f"pip install '{_DISTRIBUTION}[{extra}]'"
-            state: State = "problem" if extra in needed else "note"
-            asked = ", which the configuration asks for" if extra in needed else ""
-            yield Finding(state, f"extra {extra}", f"{', '.join(missing)}{asked}: {install}")
-    yield Finding("ok", "extras", "; ".join(there) or "none")
-
-
-def _lacks(package: str, least: str) -> str | None:
-    """What is wrong with a package; None when it is there and new enough."""
-    try:
-        version = metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return f"{package} is not installed"
-    return f"{package} {version} is older than {least}" if least and _number(version) < _number(least) else None
-
-
-def _number(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"[0-9]+", version)[:4]]
-
-
-def _variables() -> Iterator[Finding]:
-    """Variables that nobody reads are probably misspelt."""
-    known = [*environment_variables(), *_OWN_VARIABLES]
-    for name in sorted(name for name in os.environ if name.startswith("COMPACT_") and name not in known):
-        close = get_close_matches(name, known, n=1)
-        yield Finding(
-            "note",
-            "environment",
-            f"{name} is set, and nobody reads it" + (f"; did you mean {close[0]}?" if close else ""),
-        )
-    if os.environ.get("COMPACT_DISABLED", "").strip().lower() in ("1", "true", "yes", "on"):
-        yield Finding("note", "environment", "COMPACT_DISABLED is set: every preflight gives its list back untouched")
-
-
-# What it will meet
 
 
 def _archive(config: CompactConfig, online: bool) -> Finding:

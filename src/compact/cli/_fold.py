@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..config import CompactConfig
 from ._app import (
     ArchivePath,
     ConfigFile,
@@ -24,7 +26,6 @@ from ._app import (
     Window,
     app,
     archive_manager,
-    configured,
     given,
 )
 from ._input import (
@@ -38,13 +39,13 @@ from ._input import (
     form_of,
     session_name,
     suited,
+    without_secrets,
     write_bytes,
     write_list,
 )
 from ._screen import counted, json_bytes, say, working
 
 if TYPE_CHECKING:
-    from ..config import CompactConfig
     from ..importers import Conversation
 
 __all__ = ["ListForm"]
@@ -83,14 +84,16 @@ def run(
 
     Example:  compact run chat.json --window 32000 -o folded.json
     """
-    form = form or form_of(file)
+    if output is not None and output.exists() and Path(file).exists() and output.samefile(file):
+        raise typer.BadParameter(f"{output} is the conversation itself; name another file with -o")
+    if session == "":
+        raise typer.BadParameter("the name of the session is empty; leave --session out for the file's")
     if max_tokens is None and session is None:
         session = session_name(file, id)
+    form = form or form_of(file)
     conversation = conversation_in(file, id, log_format)
     options = given(settings, model, window)
-    if path is not None:
-        options |= {"storage.adapter": "fs", "storage.path": str(path)}
-    chosen = suited(config, options, conversation)
+    chosen = suited(config, options, conversation, path)
     with working("folding"):
         if max_tokens is not None:
             made, told = _squeezed(conversation, chosen, max_tokens)
@@ -104,9 +107,12 @@ def _squeezed(conversation: Conversation, config: CompactConfig, max_tokens: int
     from dataclasses import replace
 
     from .._oneshot import compact_messages
-    from ._input import weigh
+    from ._count import weigh
 
     made = compact_messages(conversation.messages, max_tokens, config=config, tools=conversation.tools)
+    if made == conversation.messages:
+        size = weigh(conversation, config).total
+        return made, f"nothing was folded: {size:,} tokens, of the {max_tokens:,} that there may be"
     before, after = (weigh(replace(conversation, messages=list(m)), config) for m in (conversation.messages, made))
     return made, f"{_difference(before.total, after.total, len(before.messages), len(made))}; nothing was stored"
 
@@ -134,13 +140,17 @@ def _folded(
         return made, f"nothing was due: {used} (--force folds now)"
     fold = view.folds[-1]
     scored = f", fidelity {fold.report.score:.0f} of 100" if fold.report is not None else ""
-    kept = f"; `compact undo {session}` takes it back" if config.storage.adapter != "none" else "; nothing was stored"
-    return made, _difference(fold.tokens_before, fold.tokens_after, len(messages), len(made)) + scored + kept
+    kept = (
+        f"; `compact undo {shlex.quote(session)}` takes it back"
+        if config.storage.adapter != "none"
+        else "; nothing was stored"
+    )
+    return made, _difference(fold.tokens_before, fold.tokens_after, len(messages), len(made)) + f"{scored}; {kept}"
 
 
 def _difference(before: int, after: int, messages: int, left: int) -> str:
     less = f"{(before - after) / before:.0%} less" if before else "nothing to fold"
-    return f"{messages:,} messages became {left:,}, {before:,} tokens {after:,} ({less})"
+    return f"{counted(messages, 'message')} became {left:,}, {before:,} tokens {after:,} ({less})"
 
 
 @app.command()
@@ -186,12 +196,12 @@ def _stepped(
 ) -> None:
     form = form or (form_of(file) if file is not None else Form.JSON)
     messages = conversation_in(file).messages if file is not None else None
-    with archive_manager(configured(config, path=path)) as manager:
+    with archive_manager(config, path) as manager:
         made = (manager.undo if way == "undo" else manager.redo)(session, messages)
         folds = manager.session(session).folds
     write_list(made, form, output)
     standing = f"fold {folds[-1].step} is in force" if folds else "no fold is in force"
-    say(f"{way} of session {session!r}: {len(made):,} messages; {standing} now")
+    say(f"{way} of session {session!r}: {len(made):,} messages{without_secrets(made)}; {standing} now")
 
 
 @app.command()
@@ -206,7 +216,7 @@ def redact(
     """
     from .._redact import REDACTED, Redactor, held_secrets
 
-    rules = configured(config).redaction
+    rules = CompactConfig.load(config).redaction
     redactor = Redactor(True, rules.patterns, held_secrets(os.environ))
     data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     with working("redacting"):

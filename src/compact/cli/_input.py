@@ -1,6 +1,6 @@
 """Conversations read from files and pipes, and lists written to them.
 
-Owns: choosing one conversation of a file, what it weighs, and the form in which a list is written.
+Owns: choosing one conversation of a file, passing over what cannot be read, and the form in which a list is written.
 Must never: fold, or leave half a file behind where a whole one stood.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,11 +22,9 @@ import typer
 from ..config import CompactConfig
 from ..errors import CompactError, LogError
 from ._app import configured
-from ._screen import json_bytes, say
+from ._screen import counted, json_bytes, say
 
 if TYPE_CHECKING:
-    from .._messages import Message
-    from .._meter import Usage
     from ..importers import Conversation
 
 __all__ = [
@@ -35,13 +33,15 @@ __all__ = [
     "Form",
     "LogFormat",
     "OutputFile",
-    "Weighed",
     "conversation_in",
     "form_of",
     "importer_names",
+    "no_such_conversation",
+    "recorded_in",
     "session_name",
     "suited",
-    "weigh",
+    "tell_notes",
+    "without_secrets",
     "write_bytes",
     "write_list",
     "write_text",
@@ -49,7 +49,7 @@ __all__ = [
 
 STDIN = "-"
 _LISTED = 8
-"""Ids that an error names."""
+"""Ids that an error names, and files that are passed over with a sentence each."""
 
 
 class Form(StrEnum):
@@ -81,91 +81,93 @@ LogFormat = Annotated[
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.")]
 
 
-def conversation_in(file: str, id: str | None = None, log_format: str | None = None) -> Conversation:
-    """The one conversation in a file, or the one of this id. What was left out of it is said on stderr."""
+def recorded_in(files: Sequence[str], log_format: str | None = None) -> Iterator[Conversation]:
+    """The conversations in some logs. What cannot be read is told, and passed over unless nothing else is there."""
     from ..importers import read_logs
 
+    waiting: list[LogError] = []
+    nothing, passed = True, 0
+    for conversation in read_logs(files, format=log_format, on_error=waiting.append):
+        passed = _pass_over(waiting, passed)
+        nothing = False
+        yield conversation
+    if nothing and len(waiting) == 1:
+        raise waiting[0]
+    passed = _pass_over(waiting, passed)
+    if nothing:
+        raise LogError(f"no conversation was found in {', '.join(files)}; {passed:,} logs could not be read")
+    if passed > _LISTED:
+        say(f"passed over: {passed - _LISTED:,} more")
+
+
+def _pass_over(waiting: list[LogError], passed: int) -> int:
+    for number, error in enumerate(waiting, passed + 1):
+        if number <= _LISTED:
+            say(f"passed over: {error}")
+    passed += len(waiting)
+    waiting.clear()
+    return passed
+
+
+def conversation_in(file: str, id: str | None = None, log_format: str | None = None) -> Conversation:
+    """The one conversation in a file, or the one of this id. What was left out of it is said on stderr."""
     first: Conversation | None = None
     ids: list[str] = []
-    for conversation in read_logs([file], format=log_format):
-        if id is None:
-            first = first or conversation
-        elif conversation.id == id:
-            return _told(conversation)
+    for conversation in recorded_in([file], log_format):
+        if conversation.id == id:
+            return tell_notes(conversation)
+        first = first or conversation
         ids.append(conversation.id)
-    shown = ", ".join(ids[:_LISTED]) + (f" and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else "")
     if id is not None:
-        raise LogError(f"{file} holds no conversation {id!r}; it holds {shown}")
+        raise no_such_conversation(file, id, ids)
     if first is None or len(ids) > 1:
-        raise LogError(f"{file} holds {len(ids):,} conversations; choose one with --id: {shown}")
-    return _told(first)
+        raise LogError(f"{file} holds {len(ids):,} conversations; choose one with --id: {_listed(ids)}")
+    return tell_notes(first)
 
 
-def _told(conversation: Conversation) -> Conversation:
+def no_such_conversation(where: str, id: str, ids: Sequence[str]) -> LogError:
+    """That none of the conversations there is called so."""
+    return LogError(f"{where} holds no conversation {id!r}; it holds {_listed(ids)}")
+
+
+def _listed(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_LISTED]) + (f" and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else "")
+
+
+def tell_notes(conversation: Conversation) -> Conversation:
+    """Say what was left out of a conversation, or mended."""
     for note in conversation.notes:
         say(f"note: {note}")
     return conversation
 
 
-def suited(file: Path | None, options: dict[str, Any], conversation: Conversation) -> CompactConfig:
+def suited(
+    file: Path | None, options: dict[str, Any], conversation: Conversation, path: Path | None = None
+) -> CompactConfig:
     """The configuration for a conversation: where nobody names a model, the one it was recorded with."""
-    config = configured(file, options)
+    config = configured(file, options, path)
     if conversation.model and "model" not in config.model_fields_set:
-        return configured(file, {**options, "model": conversation.model})
+        return configured(file, {**options, "model": conversation.model}, path)
     return config
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """What a conversation weighs, as counted; `margin` is the share by which the provider's number may be higher."""
-
-    messages: list[Message]
-    tokens: list[int]
-    usage: Usage
-    window: int
-    model: str
-    dialect: str
-    margin: float
-
-    @property
-    def total(self) -> int:
-        """Tokens of the whole request, the margin included: what is compared with the window."""
-        return self.usage.scaled(1 + self.margin).total
-
-
-def weigh(conversation: Conversation, config: CompactConfig) -> Weighed:
-    """Count a conversation."""
-    from .._entries import Reader
-    from .._meter import REPLY_PRIMER, Usage, counter_for, tools_tokens
-
-    tally = counter_for(config.counter, config.model)
-    reader = Reader("auto", tally, None)
-    reader.settle(conversation.messages, conversation.tools)
-    messages = [reader.message(raw, index) for index, raw in enumerate(conversation.messages)]
-    tokens = [reader.cost(message) for message in messages]
-    by_role = {"system": 0, "developer": 0}
-    rest = REPLY_PRIMER
-    for message, cost in zip(messages, tokens, strict=True):
-        if message.role in by_role:
-            by_role[message.role] += cost
-        else:
-            rest += cost
-    tools = tools_tokens(conversation.tools, tally, config.model) if conversation.tools else 0
-    usage = Usage(by_role["system"], by_role["developer"], tools, rest)
-    return Weighed(messages, tokens, usage, config.window, config.model, reader.dialect.name, tally.margin)
 
 
 def session_name(file: str, id: str | None) -> str:
     """What a session is called that nobody named: the conversation's id, or the file's name."""
     if id is not None:
         return id
-    if file == STDIN:
+    if file == STDIN or _is_pipe(file):
         raise typer.BadParameter("what comes from a pipe has no name; name the session, or give --max-tokens")
     return re.sub(r"(\.(jsonl?|ndjson|gz))+$", "", Path(file).name, flags=re.IGNORECASE)
 
 
+def _is_pipe(file: str) -> bool:
+    """Whether a file can be read only once, as `<(…)` of a shell."""
+    path = Path(file)
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def form_of(file: str) -> Form:
-    """How a file is written. A pipe can only be looked at so far, and is what its beginning looks like."""
+    """How a file is written. Of standard input the beginning tells; another pipe cannot be looked at."""
     from .._sources import expand
 
     if file == STDIN:
@@ -174,6 +176,8 @@ def form_of(file: str) -> Form:
         line, _, rest = start.partition(b"\n")
         is_message = re.match(rb'\s*\{\s*"(role|content|type)"', start)
         return Form.JSONL if (_is_value(line) and rest.strip()) or (is_message and not rest) else Form.JSON
+    if _is_pipe(file):
+        return Form.JSON
     source = next(expand([file]))
     if source.session is not None:
         return Form.JSONL
@@ -196,6 +200,14 @@ def write_list(messages: Sequence[Any], form: Form, output: Path | None) -> None
     write_bytes(json_bytes(text) + b"\n" if lines or form == Form.JSON else b"", output)
 
 
+def without_secrets(messages: Sequence[Any]) -> str:
+    """What is to be said of messages from the archive: it keeps no secret, so they may not be as they were."""
+    from .._redact import REDACTED
+
+    places = json.dumps(messages, default=str, ensure_ascii=False).count(REDACTED)
+    return f", {REDACTED} in {counted(places, 'place')} for what looked like a secret" if places else ""
+
+
 def write_text(text: str, output: Path | None) -> None:
     """Write text, to a file whole or not at all, or to stdout."""
     write_bytes(text.encode("utf-8", "backslashreplace"), output)
@@ -208,15 +220,26 @@ def write_bytes(data: bytes, output: Path | None) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    if not output.is_file() and output.exists():  # a pipe or a device
-        output.write_bytes(data)
-        return
-    temporary = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(data)
-        temporary.replace(output)
+        target = output.resolve()  # behind a link
+        if target.exists() and not target.is_file():  # a pipe or a device
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CompactError(f"{output} cannot be written ({error.strerror}); name another file") from None
+
+
+def _replace(file: Path, data: bytes) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        temporary.touch()
+        if file.exists():
+            shutil.copymode(file, temporary)  # before a word is in it that others may not read
+        temporary.write_bytes(data)
+        temporary.replace(file)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArchiveError, CompactError
-from ._app import PROBLEM, ArchivePath, AsJson, ConfigFile, SessionId, Step, _sessions, app, archive_manager, configured
+from ._app import PROBLEM, ArchivePath, AsJson, ConfigFile, SessionId, Step, _sessions, app, archive_manager
 from ._fold import ListForm
-from ._input import Form, OutputFile, write_list
-from ._screen import counted, one_line, printable, show, show_json, table, watched
+from ._input import Form, OutputFile, without_secrets, write_list
+from ._screen import counted, one_line, printable, say, show, show_json, table, watched
 
 if TYPE_CHECKING:
     from .._archive import Archive
@@ -72,9 +72,12 @@ def restore(
 
     Example:  compact restore chat --step 1 -o before.json
     """
-    with _archive(config, path) as (manager, _):
+    with _archive(config, path, session) as (manager, _):
         messages = manager.restore(session, step)
+    if not messages:
+        raise ArchiveError(f"no message of session {session!r} is left there; verify() tells what is damaged")
     write_list(messages, form or Form.JSON, output)
+    say(f"{counted(len(messages), 'message')} of session {session!r}{without_secrets(messages)}")
 
 
 @app.command()
@@ -87,7 +90,7 @@ def diff(
     """
     from rich.text import Text
 
-    with _archive(config, path) as (manager, _):
+    with _archive(config, path, session) as (manager, _):
         found = manager.diff(session, step)
     if as_json:
         show_json(asdict(found))
@@ -116,7 +119,7 @@ def recall(
 
     if not words and cite is None:
         raise typer.BadParameter("nothing to look for; give some words, or --cite '#12-18'")
-    with _archive(config, path) as (manager, _):
+    with _archive(config, path, session) as (manager, _):
         found = manager.recall(session, " ".join(words or ()), cite=cite, limit=limit)
     if not found:
         raise CompactError(f"nothing that session {session!r} folded answers that; try fewer or other words")
@@ -229,10 +232,15 @@ def _age(text: str) -> timedelta:
 
 
 @contextmanager
-def _archive(config: Path | None, path: Path | None) -> Iterator[tuple[CompactManager, Archive]]:
-    """A manager that looks back, and its archive."""
-    with archive_manager(configured(config, path=path)) as manager:
-        manager._looking_back("")
-        if manager._archive is None:
+def _archive(
+    config: Path | None, path: Path | None, session: str | None = None
+) -> Iterator[tuple[CompactManager, Archive]]:
+    """A manager that looks back, and its archive; a session that is named must be in it."""
+    with archive_manager(config, path) as manager:
+        manager._looking_back(session or "")
+        archive = manager._archive
+        if archive is None:
             raise ArchiveError("nothing is archived")
-        yield manager, manager._archive
+        if session is not None and not archive.contents(archive.place(session)).keys:
+            raise ArchiveError(f"nothing is archived for session {session!r}; sessions() lists what is")
+        yield manager, archive

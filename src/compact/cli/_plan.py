@@ -83,10 +83,8 @@ def plan(
     """
     conversation = conversation_in(file, id, log_format)
     options = given(settings, model, window)
-    if path is not None:
-        options |= {"storage.adapter": "fs", "storage.path": str(path)}
     with working("planning"):
-        dry = dry_run(conversation, suited(config, options, conversation), session)
+        dry = dry_run(conversation, suited(config, options, conversation, path), session)
     if as_json:
         show_json(_plan_value(dry))
     else:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import ConfigError, LogError
+from ..errors import ConfigError
 from ._input import importer_names
 from ._screen import say
 
@@ -120,18 +120,10 @@ def trials_of(policies: list[str] | None) -> list[Trial]:
 
 def conversations_in(logs: list[str], log_format: str | None) -> tuple[Iterator[Conversation], bool]:
     """The conversations, and whether there is but one. What cannot be read is told, and passed over."""
-    from ..importers import read_logs
+    from ._input import recorded_in
 
-    told: list[LogError] = []
-
-    def complain(error: LogError) -> None:
-        told.append(error)
-        say(f"passed over: {error}")
-
-    found = read_logs(logs, format=log_format, on_error=complain)
+    found = recorded_in(logs, log_format)
     first = list(islice(found, 2))
-    if not first:
-        raise LogError("nothing is left to replay" if told else f"no log was found in {', '.join(logs)}")
     return chain(first, found), len(first) == 1
 
 

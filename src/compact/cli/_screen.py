@@ -7,6 +7,7 @@ terminal, read markup in a text, or pass control characters of a conversation on
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ __all__ = [
     "show",
     "show_json",
     "table",
+    "tell_warnings",
     "watched",
     "working",
 ]
@@ -58,6 +60,25 @@ def screen_width() -> int:
 def say(text: str) -> None:
     """One line on stderr, for people."""
     typer.echo(printable(text), err=True)
+
+
+class _Notes(logging.Handler):
+    """Warnings as notes on stderr, each once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._told = set[str]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._told:
+            self._told.add(text)
+            say(f"note: {text}")
+
+
+def tell_warnings() -> None:
+    """From now on say what the library has to warn of. A server may put handlers of its own in this one's place."""
+    logging.root.addHandler(_Notes())
 
 
 def show_json(value: Any) -> None:

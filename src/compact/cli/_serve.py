@@ -16,7 +16,7 @@ import typer
 from ..config import CompactConfig
 from ..errors import MissingExtra
 from ..viewer import PORT
-from ._app import ArchivePath, ConfigFile, app, archive_manager, configured
+from ._app import ArchivePath, ConfigFile, app, archive_manager
 
 __all__: list[str] = []
 
@@ -161,7 +161,7 @@ def mcp(
     """
     from .._mcp import serve
 
-    with archive_manager(configured(config, path=path)) as manager:
+    with archive_manager(config, path) as manager:
         serve(manager, session)
 
 

@@ -126,8 +126,8 @@ class Log:
         values, problem_of_all = _values(b"".join(parts))
         if problem_of_all is not None:
             raise LogError(
-                f"{self.name} begins as JSON and {problem_of_all} over its {len(parts):,} lines and {size:,} bytes: it "
-                "is cut off or damaged, and only JSON lines can be read in part; fetch it again"
+                f"{self.name} begins as JSON and {problem_of_all}, with {size:,} bytes in all; only JSON lines can be "
+                "read in part, so fetch it again if it is cut off"
             )
         for value in values:
             yield from self._document(value)

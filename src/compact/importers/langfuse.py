@@ -2,10 +2,11 @@
 
 Owns: where an observation keeps its request, its answer and what it belongs to. Must never: read one that is no call.
 
-An observation has `type`, `traceId`, `input`, `output`, `model`, `modelParameters` (exports to a bucket write
-`trace_id`, `provided_model_name`, `model_parameters`, and values as JSON in text). A trace has a list of
-`observations`. Input is a list of messages, or an object with `messages` and `tools`. Observations of one session
-(`sessionId`), else of one trace, may be one conversation.
+An observation has `type`, `traceId`, `input`, `output`, `model` (or `providedModelName`), `modelParameters` and
+`toolDefinitions` (a definition by each name); exports to a bucket write `trace_id`, `provided_model_name` and so on,
+and values as JSON in text. A trace has a list of `observations`, an answer of the API one of `data`. Input is a list of
+messages, or an object with `messages` and `tools`. Observations of one session (`sessionId`), else of one trace, may be
+one conversation.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def _recognizes(rows: Sequence[Any]) -> bool:
 
 
 def _inside(row: Any) -> list[Any]:
-    found = row.get("observations") if isinstance(row, dict) else None
-    return found if isinstance(found, list) else []
+    listed = (row.get(name) for name in ("observations", "data")) if isinstance(row, dict) else ()
+    return next((found for found in listed if isinstance(found, list)), [])
 
 
 def _calls(row: Any, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
@@ -60,18 +61,29 @@ def _exchange(one: Mapping[str, Any]) -> Exchange | None:
     if found is None:
         return None
     options = unpacked(one.get("modelParameters") or one.get("model_parameters"))
+    tools = unpacked(one.get("toolDefinitions") or one.get("tool_definitions"))
     names = ("sessionId", "session_id", "traceId", "trace_id")
     found.group = next((str(one[name]) for name in names if one.get(name)), "")
-    found.model = one.get("model") or one.get("provided_model_name") or found.model
+    models = ("model", "providedModelName", "provided_model_name")
+    found.model = next((one[name] for name in models if one.get(name)), found.model)
     found.tools = found.tools or (options.get("tools") if isinstance(options, Mapping) else None)
+    if not found.tools and isinstance(tools, Mapping):
+        found.tools = [_tool(name, unpacked(told)) for name, told in tools.items()]
     return found
+
+
+def _tool(name: str, told: Any) -> dict[str, Any]:
+    """A tool as chat has it."""
+    if isinstance(told, dict) and isinstance(told.get("function"), dict):
+        return told
+    return {"type": "function", "function": {"name": name, **(told if isinstance(told, dict) else {})}}
 
 
 IMPORTER = Importer(
     name="langfuse",
     title="Langfuse exports",
     kept="observations or traces, exported from its page, its API or to a bucket, as JSON or JSON lines",
-    recognized="rows with a `type` such as `GENERATION` and a `traceId`, or with `observations`",
+    recognized="rows with a `type` such as `GENERATION` and a `traceId`; or lists of them in `observations` or `data`",
     omitted="observations that are no calls of a model; calls that are the beginning of a later one",
     recognizes=_recognizes,
     read=partial(read_traces, format="langfuse", calls=_calls, exchange=_exchange),

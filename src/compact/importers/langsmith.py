@@ -3,9 +3,9 @@
 Owns: where a run keeps its request, its answer and what it belongs to. Must never: read a run that is no call.
 
 A run has `run_type`, `inputs`, `outputs`, `trace_id`, `extra` (`metadata`, `invocation_params`), and in a tree
-`child_runs`. Inputs hold `messages` (LangChain's serialized ones, in one more list, or an API's own), outputs
-`generations` or the API's answer. Runs of one thread (`thread_id`, `session_id` or `conversation_id` in the metadata),
-else of one trace, may be one conversation.
+`child_runs`; an answer of the API has a list of `runs`. Inputs hold `messages` (LangChain's serialized ones, in one
+more list, or an API's own), outputs `generations` or the API's answer. Runs of one thread (`thread_id`, `session_id` or
+`conversation_id` in the metadata), else of one trace, may be one conversation.
 """
 
 from __future__ import annotations
@@ -24,12 +24,21 @@ __all__ = ["IMPORTER"]
 _THREADS = ("thread_id", "session_id", "conversation_id")
 
 
+def _is_run(row: Any) -> bool:
+    return isinstance(row, dict) and "run_type" in row and ("inputs" in row or "trace_id" in row)
+
+
 def _recognizes(rows: Sequence[Any]) -> bool:
-    return any(isinstance(row, dict) and "run_type" in row and ("inputs" in row or "trace_id" in row) for row in rows)
+    return any(_is_run(run) for row in rows for run in _runs(row))
+
+
+def _runs(row: Any) -> list[Any]:
+    listed = row.get("runs") if isinstance(row, dict) else None
+    return listed if isinstance(listed, list) else [row]
 
 
 def _calls(row: Any, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
-    waiting = [row]
+    waiting = [*reversed(_runs(row))]
     while waiting:
         run = waiting.pop()
         if not isinstance(run, dict) or "run_type" not in run:
@@ -64,8 +73,9 @@ def _mapping(value: Any) -> dict[str, Any]:
 IMPORTER = Importer(
     name="langsmith",
     title="LangSmith exports",
-    kept="the runs you export or list with its client, as JSON or JSON lines",
-    recognized="rows with `run_type` and `inputs`",
+    kept="the runs you list with its client or its API, as JSON or JSON lines; its bulk exports are Parquet, which is "
+    "not read",
+    recognized="rows with `run_type` and `inputs`, or with a list of them in `runs`",
     omitted="runs that are no calls of a model; calls that are the beginning of a later one",
     recognizes=_recognizes,
     read=partial(read_traces, format="langsmith", calls=_calls, exchange=_exchange),
