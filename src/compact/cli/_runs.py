@@ -72,7 +72,7 @@ Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes
 EngineOption = Annotated[EngineName, typer.Option("--engine", help="Processes on this machine, or a Ray cluster.")]
 Address = Annotated[
     str | None,
-    typer.Option("--address", help="The Ray cluster: auto, or ray://host:port; without it, one is started here."),
+    typer.Option("--address", help="The Ray cluster: auto, or host:port; without it, one is started here."),
 ]
 CacheRead = Annotated[
     float | None,
