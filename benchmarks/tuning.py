@@ -20,7 +20,7 @@ from compact.replay._tune import tune
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "transcripts"
 BAR = 4
-CANDIDATES = 32
+CANDIDATES = 48
 
 
 def main() -> None:

@@ -35,6 +35,8 @@ FEW = 6
 """Conversations that all candidates are tried on."""
 _SURVIVORS = 6
 """Candidates that go on to all conversations, and as many of their neighbours again."""
+_ROUNDS, _PARENTS = 4, 3
+"""How often the best are looked around, and how many of them."""
 _FOLDS = 5
 _ENOUGH = 1e-9
 
@@ -189,8 +191,8 @@ class _Search:
             survivors = _ranked(drawn, self._run(few, drawn, "draws"))[: 2 * _SURVIVORS]
         pairs = dict(zip(map(repr, survivors), self._run(training, survivors, "survivors"), strict=True))
         known = list(survivors)
-        for _ in range(2):
-            top = _ranked(known, [pairs[repr(one)] for one in known])[:2]
+        for _ in range(_ROUNDS):
+            top = _ranked(known, [pairs[repr(one)] for one in known])[:_PARENTS]
             near = _unlike([one for parent in top for one in neighbours(parent)], known)
             random.shuffle(near)
             near = near[: min(2 * _SURVIVORS, candidates)]
