@@ -97,12 +97,18 @@ def test_a_warning_of_the_library_is_a_note_and_told_once() -> None:
     assert ["note: session 'chat'", "compact: The archive"] == [line[:20].rstrip() for line in told]
 
 
+def interruptible() -> None:
+    """Ctrl-C reaches the process also when the tests themselves were started in the background, where it is ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_an_interrupt_ends_with_130() -> None:
     """While it waits for its input, and without a traceback."""
     process = subprocess.Popen(
         [COMMAND, "redact", "-"],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=interruptible,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     # It reads when it holds the whole pipe's worth that nobody else takes.
@@ -178,11 +184,16 @@ def test_the_examples_of_servers_start_and_stop(name: str) -> None:
     archived()
     example = runpy.run_path(str(ROOT / "scripts" / "cli_docs.py"))["example_of"](SERVERS[name])
     command = [COMMAND, *shlex.split(example)[1:], "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("http://127.0.0.1:")
-        process.send_signal(signal.SIGINT)
-        assert 0 == process.wait(timeout=60)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=interruptible
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("http://127.0.0.1:")
+            process.send_signal(signal.SIGINT)
+            assert 0 == process.wait(timeout=60)
+        finally:
+            process.kill()
 
 
 def test_the_example_of_mcp_ends_with_its_input() -> None:

@@ -79,12 +79,11 @@ def apart(server: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def play(server: Upstream) -> Iterator[Upstream]:
-    """The upstream, whose play ends with the test."""
-    before = server.play
+def play(server: Upstream) -> Upstream:
+    """The upstream, which says what every upstream says until the test tells it otherwise."""
+    server.play = says()  # whatever another test left there
     server.asked.clear()
-    yield server
-    server.play = before
+    return server
 
 
 # -- T32: nothing in a request chooses where it goes -------------------------------------------------------------------
