@@ -7,6 +7,7 @@ keep bytes in memory that a fork would write twice.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
@@ -16,6 +17,9 @@ from ._plain import event_json
 from ._process import renewed_in_child
 
 __all__ = ["JsonlSink"]
+
+_MOMENT = 0.05
+"""Seconds in which a write that is under way ends."""
 
 
 class JsonlSink:
@@ -87,11 +91,22 @@ class JsonlSink:
         binary = getattr(os, "O_BINARY", 0)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | binary, 0o600)
         try:
-            if os.lseek(file, 0, os.SEEK_END):
-                os.lseek(file, -1, os.SEEK_END)
-                if os.read(file, 1) != b"\n":
-                    os.write(file, b"\n")
+            self._end_torn_line(file)
         except OSError:
             os.close(file)
             raise
         return file
+
+    @staticmethod
+    def _end_torn_line(file: int) -> None:
+        """End a line that was cut short. One that another process is writing just now only looks like it, and grows."""
+        before = -1
+        while size := os.lseek(file, 0, os.SEEK_END):
+            os.lseek(file, size - 1, os.SEEK_SET)
+            if os.read(file, 1) == b"\n":
+                return
+            if size == before:
+                os.write(file, b"\n")
+                return
+            before = size
+            time.sleep(_MOMENT)
