@@ -74,6 +74,7 @@ def test_the_prompts_are_the_golden_ones() -> None:
 
 
 @pytest.mark.spec("S37")
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_prompt_in_every_process() -> None:
     """Fifty runs and processes with other hash seeds write the same bytes."""
     here = Path(__file__).parent

@@ -317,6 +317,7 @@ def test_a_late_answer(host: Callable[..., list[list[str]]], layout: str) -> Non
 
 @pytest.mark.spec("S16")
 @pytest.mark.parametrize("layout", ["layered", "rolling"])
+@pytest.mark.slow
 def test_a_new_manager_knows_a_kept_summary(layout: str) -> None:
     """After a restart the summary in the host's list is still ours: merged, one left, version up by one each time."""
     history = chat(LONG)
@@ -338,6 +339,7 @@ def test_a_new_manager_knows_a_kept_summary(layout: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["deep copies", "models", "objects"])
+@pytest.mark.slow
 def test_a_new_manager_replays_folds(form: str) -> None:
     """After a restart a host that passes its whole history gets the same list as before, and pays nothing for it."""
     history = chat(LONG)

@@ -170,6 +170,7 @@ def test_table_is_the_published_one(name: str) -> None:
     assert _tables.SOURCES[name].published_sha256 == sha256(published(name)).hexdigest()
 
 
+@pytest.mark.slow
 def test_encodings_equal_tiktokens_own(tmp_path: Path) -> None:
     """With the rebuilt files in its cache and no network, tiktoken accepts them and defines the same encodings."""
     for name, cache_name in PUBLISHED_CACHE_NAMES.items():

@@ -339,6 +339,7 @@ def test_sessions_on_a_loop_never_mix() -> None:
 
 @pytest.mark.spec("T28")
 @pytest.mark.parametrize("adapter", ["fs", "none"])
+@pytest.mark.slow
 def test_sixteen_threads_on_one_session(adapter: str) -> None:
     """Every fold has the next step, whoever made it, and each step is archived once."""
     manager = manager_for(ScriptedModel("goal: ship it"), storage={"adapter": adapter})
