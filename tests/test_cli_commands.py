@@ -208,7 +208,8 @@ def test_a_plan_that_cannot_be_is_one_sentence() -> None:
 def test_run_folds_into_the_archive_and_undo_takes_it_back() -> None:
     messages = talk()
     done = cli("run", "chat.json", "-o", "folded.json", *SMALL)
-    assert ("", True) == (done.stdout, "`compact undo chat` takes it back" in done.stderr)
+    assert ("", True) == (done.stdout, "; `compact undo chat` takes it back" in done.stderr)
+    assert "; ;" not in done.stderr
     folded = json.loads(Path("folded.json").read_text())
     assert len(folded) < len(messages)
     assert Path(".compact/archive/chat/summary-001.json").is_file()

@@ -148,15 +148,22 @@ def _as_anthropic(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-@pytest.mark.skipif(not (SHARED / "transcripts").is_dir(), reason="no shared transcripts stand beside the project")
 @pytest.mark.slow
 @pytest.mark.untraced
-def test_the_shared_transcripts_are_read_as_they_are() -> None:
-    """All files of the folder, packed, with nothing to mend."""
-    found = list(read_logs([str(SHARED / "transcripts")]))
-    manifest = json.loads((SHARED / "transcripts" / "MANIFEST.json").read_text(encoding="utf-8"))["files"]
-    assert len(found) == sum(one["transcripts"] for one in manifest.values())
-    assert sum(len(one.messages) for one in found) == sum(one["messages"] for one in manifest.values())
+def test_a_folder_of_packed_transcripts_is_read_as_it_is(tmp_path: Path) -> None:
+    """The shared ones, or without them some of our own: all files, with nothing to mend."""
+    folder = SHARED / "transcripts"
+    if folder.is_dir():
+        listed = json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8"))["files"].values()
+        expected = sum(one["transcripts"] for one in listed), sum(one["messages"] for one in listed)
+    else:
+        folder, talks = tmp_path, [chat("utrua" * number) for number in range(1, 7)]
+        for number in (0, 3):
+            lines = [json.dumps({"id": f"t{n}", "messages": talks[n]}) for n in range(number, number + 3)]
+            (folder / f"part{number}.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+        expected = len(talks), sum(map(len, talks))
+    found = list(read_logs([str(folder)]))
+    assert (len(found), sum(len(one.messages) for one in found)) == expected
     assert [one.notes for one in found if one.notes] == []
 
 

@@ -14,7 +14,7 @@ from compact.errors import ConfigError
 from compact.importers import Conversation
 from compact.replay import Setting, Window
 from compact.replay._chosen import chosen_file
-from compact.replay._space import described, draw, neighbours, placed
+from compact.replay._space import described, draw, neighbours
 from compact.replay._tune import Tuned, tune
 
 WASTEFUL = CompactConfig().changed(layout="in_place", trigger_pct=0.8)
@@ -118,7 +118,7 @@ def test_every_candidate_and_every_neighbour_is_a_valid_policy() -> None:
     random = Random(7)
     for _ in range(15):
         changes = draw(random)
-        assert described(placed(CompactConfig(), changes), changes) == {}
+        assert described(CompactConfig().changed(**changes), changes) == {}
         for near in neighbours(changes):
-            placed(CompactConfig(), near)
+            CompactConfig().changed(**near)
             assert sum(near[name] != changes[name] for name in changes) == 1

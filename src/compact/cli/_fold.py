@@ -141,9 +141,9 @@ def _folded(
     fold = view.folds[-1]
     scored = f", fidelity {fold.report.score:.0f} of 100" if fold.report is not None else ""
     kept = (
-        f"; `compact undo {shlex.quote(session)}` takes it back"
+        f"`compact undo {shlex.quote(session)}` takes it back"
         if config.storage.adapter != "none"
-        else "; nothing was stored"
+        else "nothing was stored"
     )
     return made, _difference(fold.tokens_before, fold.tokens_after, len(messages), len(made)) + f"{scored}; {kept}"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..config import CompactConfig
 
-__all__ = ["Changes", "described", "draw", "neighbours", "placed"]
+__all__ = ["Changes", "described", "draw", "neighbours", "value_of"]
 
 Changes = dict[str, Any]
 """Fields and their values, by the flat names that `CompactConfig.changed` takes."""
@@ -53,16 +53,12 @@ def neighbours(changes: Changes) -> Iterator[Changes]:
         yield from ({**changes, name: values[i]} for i in near if 0 <= i < len(values) and i != at)
 
 
-def placed(start: CompactConfig, changes: Changes) -> CompactConfig:
-    """A configuration with the candidate's values."""
-    return start.changed(**changes)
-
-
 def described(start: CompactConfig, changes: Changes) -> Changes:
     """What of a candidate differs from where the search started."""
-    return {name: value for name, value in changes.items() if value != _value(start, name)}
+    return {name: value for name, value in changes.items() if value != value_of(start, name)}
 
 
-def _value(config: CompactConfig, name: str) -> Any:
+def value_of(config: CompactConfig, name: str) -> Any:
+    """What a configuration has for a field that is searched."""
     value = getattr(config.policy if hasattr(config.policy, name) else config.summary, name)
     return value is not None if name == "clear_tool_outputs" else value

@@ -24,7 +24,7 @@ from ..importers import Conversation
 from ._engines import Engine, here
 from ._lab import replay
 from ._results import Result
-from ._space import Changes, described, draw, neighbours, placed
+from ._space import Changes, described, draw, neighbours, value_of
 from ._sums import Sums, group_of
 from ._trial import Setting, Trial
 
@@ -132,7 +132,7 @@ def tune(
         search = _Search(config, setting, engine, folder or Path(scratch), progress or (lambda stage, share: None))
         changes = search.best(training, candidates, Random(seed))  # noqa: S311 - a search, not a secret
         changes, reasons = search.explained(changes, training)
-        chosen = Trial("tuned", placed(config, changes))
+        chosen = Trial("tuned", config.changed(**changes))
         verdicts = search.verdicts([*training, *held], chosen)
     on_training = {id(c) for c in training}
     return Tuned(
@@ -213,11 +213,8 @@ class _Search:
             reasons = []
             for name, run in zip(without, runs, strict=False):
                 verdict = Verdict("", whole, _sums(result for _, result in run))
-                instead = placed(self.start, without[name])
-                shown = described(instead, {name: changes[name]})
-                value = getattr(instead.policy if hasattr(instead.policy, name) else instead.summary, name)
-                assert shown
-                reasons.append(Reason(name, changes[name], value, verdict.cheaper, verdict.kept))
+                instead = value_of(self.start.changed(**without[name]), name)
+                reasons.append(Reason(name, changes[name], instead, verdict.cheaper, verdict.kept))
             idle = [one.name for one in reasons if abs(one.cheaper) < _ENOUGH and abs(one.kept) < _ENOUGH]
             if not idle:
                 return changes, reasons
@@ -232,7 +229,7 @@ class _Search:
     def _run(self, conversations: list[Conversation], candidates: Sequence[Changes], stage: str) -> list[list[Pair]]:
         """For each candidate, its pairs."""
         trials = [Trial(START, self.start)]
-        trials += [Trial(f"c{n}", placed(self.start, changes)) for n, changes in enumerate(candidates)]
+        trials += [Trial(f"c{n}", self.start.changed(**changes)) for n, changes in enumerate(candidates)]
 
         def told(done: int, known: int) -> None:
             self.progress(stage, done * 100 // max(1, len(conversations) * len(trials)))
