@@ -1,5 +1,5 @@
 #!/bin/sh
-# Debian's part of the test set-up: a browser for the viewer's tests, and a Redis for the proxy's.
+# Debian's part of the test set-up: a browser for the viewer's tests, a Redis for the proxy's, a Java for the model's.
 # As root they are installed; else the line to run is printed and those tests are skipped, except in CI, where a missing
 # part is a failure.
 set -eu
@@ -15,6 +15,7 @@ need() {
 
 need chromium "chromium fonts-dejavu-core" "the viewer's tests"
 need redis-server redis-server "the proxy's tests of shared state"
+need java default-jre-headless "the model's checks"
 
 if [ -z "$PACKAGES" ]; then
     exit 0

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._dialects import DIALECTS, Dialect, detect
 from ._messages import Message, as_mapping
@@ -62,8 +62,14 @@ class Record:
     slots: tuple[int | Entry, ...]
 
 
-KnownList = tuple[bytes, tuple[int, ...], Container[int]]
-"""A list by content: its hash, where its messages stood in the session, and which of them a fold kept."""
+class KnownList(NamedTuple):
+    """A list by content: its hash, where its messages stood in the session, and which of them a fold kept."""
+
+    chain: bytes
+    positions: tuple[int, ...]
+    kept: Container[int]
+    folded: bool
+    """Whether it is what a fold left, not what one was made of."""
 
 
 class Reader:

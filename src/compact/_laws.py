@@ -89,16 +89,17 @@ def _open(case: FoldCase) -> str | None:
 def _order(case: FoldCase) -> str | None:
     kept = list(case.plan.kept)
     if case.policy.layout == "layered" and case.plan.folds:
-        pinned = case.before.pinned
-        expected = [*sorted(i for i in kept if i in pinned), *sorted(i for i in kept if i not in pinned)]
+        waits = {i for block in case.before.blocks if block.open for i in block.indices}
+        ahead = case.before.pinned - waits
+        expected = [*sorted(i for i in kept if i in ahead), *sorted(i for i in kept if i not in ahead)]
     else:
         expected = sorted(kept)
     return None if kept == expected else f"kept messages leave in the order {kept}"
 
 
 def _one_summary(case: FoldCase) -> str | None:
-    if case.policy.layout not in ("layered", "rolling"):
-        return None
+    if case.policy.layout not in ("layered", "rolling") or not case.plan.folds:
+        return None  # clipping leaves what an `in_place` of before left
     count = len(case.after.summaries)
     return f"{count} summaries stand in the list" if count > 1 else None
 
@@ -185,7 +186,12 @@ LAWS: tuple[Law, ...] = (
     Law("pins", ("S09", "S10", "T24"), "a pinned message is neither folded nor clipped", _pins),
     Law("pairs", ("L08", "L21", "L26", "L27"), "a call, its results and its reasoning stay or go together", _pairs),
     Law("open", ("L21", "L27"), "a call that still waits for its result is not folded", _open),
-    Law("order", ("L13", "S15"), "survivors keep their order; `layered` puts the pinned first", _order),
+    Law(
+        "order",
+        ("L13", "S15"),
+        "survivors keep their order; `layered` puts the pinned first, but for a call that waits",
+        _order,
+    ),
     Law("one summary", ("S16",), "`layered` and `rolling` leave one summary", _one_summary, "list"),
     Law("in its place", ("L12", "E1"), "a summary stands where the first message it replaces stood", _in_its_place),
     Law("users stay", ("L05", "L11", "L20"), "`in_place` folds assistant messages and tool results only", _users),

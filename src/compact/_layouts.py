@@ -102,13 +102,13 @@ LAYOUTS: Mapping[str, Layout] = {"layered": layered, "in_place": in_place, "roll
 
 
 def _always_kept(history: History) -> dict[int, str]:
-    """What no layout may fold: pinned and open blocks."""
+    """What no layout may fold: open and pinned blocks. One that is both stays where its result will follow it."""
     why: dict[int, str] = {}
     for block in history.blocks:
-        if block.pinned:
-            why.update(dict.fromkeys(block.indices, "pinned"))
-        elif block.open:
+        if block.open:
             why.update(dict.fromkeys(block.indices, "waits for a result"))
+        elif block.pinned:
+            why.update(dict.fromkeys(block.indices, "pinned"))
     return why
 
 

@@ -326,10 +326,10 @@ def lists_of(value: Mapping[str, Any]) -> list[KnownList]:
     """The lists before and after a fold."""
     before, made, replay = value["positions"], value["made"], value["replay"]
     after = tuple(before[slot] if isinstance(slot, int) else made[slot["made"]]["position"] for slot in value["left"])
-    lists: list[KnownList] = [(bytes.fromhex(replay["left_chain"]), after, range(len(after)))]
+    lists = [KnownList(bytes.fromhex(replay["left_chain"]), after, range(len(after)), folded=True)]
     if replay["size"] == len(before):  # the host's list was the one that was archived
         kept = [slot for slot in replay["slots"] if isinstance(slot, int)]
-        lists.insert(0, (bytes.fromhex(replay["chain"]), tuple(before), kept))
+        lists.insert(0, KnownList(bytes.fromhex(replay["chain"]), tuple(before), kept, folded=False))
     return lists
 
 

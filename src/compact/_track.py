@@ -270,17 +270,23 @@ class Track:
         self.searched = False
 
     def _place(self) -> None:
-        """Give the messages of a list that stood around an archived fold the positions they had."""
-        for chain, positions, kept in reversed(self._memory.lists):
-            size = len(positions)
-            if self._begins(size, chain, kept):
+        """Give the messages of a list that stood around an archived fold the positions they had.
+
+        Behind a list that a fold left, the counters start again, as they did in the process that made it.
+        """
+        for known in reversed(self._memory.lists):
+            size = len(known.positions)
+            if self._begins(size, known.chain, known.kept):
                 self.next_position = 0
                 for number, entry in enumerate(self.entries):
                     if number < size:
-                        entry.position = positions[number]
+                        entry.position = known.positions[number]
                     elif not entry.summary:
                         entry.position = self.next_position
                     self.next_position = max(self.next_position, entry.position + 1)
+                if known.folded:
+                    self.base, self.rounds = size, rounds_of(self.entries[:size])
+                    self._recount()
                 return
 
     def attach(self, record: Record, size: int) -> None:

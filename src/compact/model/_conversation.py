@@ -1,0 +1,200 @@
+"""`spec/Conversation.tla` in Python, operator by operator: blocks, runs, plans, and what a fold leaves.
+
+Owns: `Item`, `Items`, and the functions of a list. Must never: know time, or anything of the engine.
+
+Indices count from 1, as in the model. A list is a tuple of items, a plan a tuple of sets of indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+__all__ = ["Fold", "Item", "Items", "Shape", "after", "blocks", "message", "open_in", "plan_for", "runs", "tokens"]
+
+Fold = frozenset[int]
+SPOKEN = frozenset({"assistant", "call", "twice", "result"})
+_WANTS = {"call": 1, "twice": 2}
+
+
+class Item(NamedTuple):
+    """A message, or a summary of the positions `of`; `answers` is how many results it waits for."""
+
+    at: int
+    kind: str
+    pin: bool
+    of: frozenset[int]
+    size: int
+
+    @property
+    def wants(self) -> int:
+        """How many results it waits for."""
+        return _WANTS.get(self.kind, 0)
+
+
+Items = tuple[Item, ...]
+
+
+class Shape(NamedTuple):
+    """The constants of a layout."""
+
+    layout: str
+    keep_turns: int
+    keep_pairs: int
+    message_cost: int
+
+
+class Blocks(NamedTuple):
+    """What belongs together in a list."""
+
+    of: tuple[frozenset[int], ...]
+    """For each index, from 1, the indices that stay or go with it; 0 holds nothing."""
+    open: frozenset[int]
+    pinned: frozenset[int]
+    tools: frozenset[int]
+
+
+def message(at: int, kind: str, pin: bool, size: int) -> Item:
+    """A message where it stands in the session."""
+    return Item(at, kind, pin, frozenset((at,)), size)
+
+
+def tokens(items: Items) -> int:
+    """What a list weighs."""
+    return sum(item.size for item in items)
+
+
+@lru_cache(maxsize=4096)
+def blocks(items: Items) -> Blocks:
+    """Each result belongs to the nearest earlier call that still waits (L26); a block is a call and its results."""
+    waiting: list[tuple[int, int]] = []
+    members: dict[int, set[int]] = {}
+    head_of: dict[int, int] = {}
+    for i, item in enumerate(items, start=1):
+        head = i
+        if item.kind == "result" and waiting:
+            head, left = waiting.pop()
+            if left > 1:
+                waiting.append((head, left - 1))
+        elif item.wants:
+            waiting.append((i, item.wants))
+        head_of[i] = head
+        members.setdefault(head, set()).add(i)
+    whole = {head: frozenset(indices) for head, indices in members.items()}
+    return Blocks(
+        of=(frozenset(), *(whole[head_of[i]] for i in head_of)),
+        open=frozenset(i for head, _ in waiting for i in whole[head]),
+        pinned=frozenset(i for block in whole.values() if any(items[j - 1].pin for j in block) for i in block),
+        tools=frozenset(i for head, block in whole.items() if items[head - 1].wants for i in block),
+    )
+
+
+def open_in(items: Items) -> frozenset[int]:
+    """Indices that wait for a result."""
+    return blocks(items).open
+
+
+def summaries(items: Items) -> frozenset[int]:
+    """Indices of summaries."""
+    return frozenset(i for i, item in enumerate(items, start=1) if item.kind == "summary")
+
+
+def starts(items: Items) -> tuple[int, ...]:
+    """Where turns start: at a user's message that does not follow another one."""
+    users = [item.kind == "user" for item in items]
+    return tuple(i for i, user in enumerate(users, start=1) if user and (i == 1 or not users[i - 2]))
+
+
+def start_of_last(items: Items, turns: int) -> int:
+    """Where the last so many turns start."""
+    found = starts(items)
+    return found[-turns] if len(found) > turns else 1
+
+
+def eligible(items: Items, window: int) -> frozenset[int]:
+    """What `in_place` may fold: whole blocks of the assistant's and the tools', outside the window."""
+    known = blocks(items)
+    free = {i for i, item in enumerate(items, start=1) if item.kind in SPOKEN and i + window <= len(items)}
+    free -= known.open | known.pinned
+    return frozenset(i for i in free if known.of[i] <= free)
+
+
+def runs(items: Items, window: int) -> tuple[Fold, ...]:
+    """The longest runs of two or more of them, earliest first."""
+    free = eligible(items, window)
+    edges = [i for i in sorted(free) if i - 1 not in free]
+    found = []
+    for first in edges:
+        last = first
+        while last + 1 in free:
+            last += 1
+        if last > first:
+            found.append(frozenset(range(first, last + 1)))
+    return tuple(found)
+
+
+def in_place(items: Items, window: int, target: int, shape: Shape) -> tuple[Fold, ...]:
+    """The earliest runs, only as many as get below the target; 0 asks for all."""
+    found = runs(items, window)
+    size = tokens(items)
+    for count, run in enumerate(found, start=1):
+        size += 1 - shape.message_cost * len(run)
+        if target and size < target:
+            return found[:count]
+    return found
+
+
+def kept_by_layered(items: Items, shape: Shape) -> set[int]:
+    """The plain messages of the last turns, the last tool pairs, and the newest words of a user."""
+    known = blocks(items)
+    heads = sorted({min(known.of[i]) for i in known.tools - known.open - known.pinned})
+    since = start_of_last(items, shape.keep_turns)
+    kept = {i for i in range(since, len(items) + 1) if i not in known.tools}
+    kept |= {i for head in heads[-shape.keep_pairs :] for i in known.of[head]}
+    users = [i for i, item in enumerate(items, start=1) if item.kind == "user"]
+    return kept | set(users[-1:])
+
+
+def kept_by_rolling(items: Items, shape: Shape) -> set[int]:
+    """The last rounds whole."""
+    since = start_of_last(items, shape.keep_turns)
+    return {i for i in range(1, len(items) + 1) if max(blocks(items).of[i]) >= since}
+
+
+def all_but(items: Items, kept: set[int]) -> tuple[Fold, ...]:
+    """What no rule keeps folds, earlier summaries with it; a summary alone is nothing to fold."""
+    known, old = blocks(items), summaries(items)
+    folded = frozenset(range(1, len(items) + 1)) - ((kept | known.open | known.pinned) - old)
+    return () if folded <= old else (folded,)
+
+
+def plan_for(items: Items, window: int, target: int, shape: Shape) -> tuple[Fold, ...]:
+    """What a fold of this list would be."""
+    if shape.layout == "in_place":
+        return in_place(items, window, target, shape)
+    kept = kept_by_layered(items, shape) if shape.layout == "layered" else kept_by_rolling(items, shape)
+    return all_but(items, kept)
+
+
+def after(items: Items, plan: tuple[Fold, ...], bodies: Iterable[int], layout: str) -> Items:
+    """What a fold leaves. A body is the size of a summary; without one, an earlier summary stays as it stands."""
+    left = {min(fold): _left(items, fold, body) for fold, body in zip(plan, bodies, strict=True)}
+    folded = frozenset().union(*plan)
+    if layout == "layered" and plan:
+        pinned = blocks(items).pinned - blocks(items).open  # a call that waits stays: its result will come behind it
+        kept = [(i, item) for i, item in enumerate(items, start=1) if i not in folded]
+        ahead = tuple(item for i, item in kept if i in pinned)
+        return ahead + left[min(plan[0])] + tuple(item for i, item in kept if i not in pinned)
+    result: list[Item] = []
+    for i, item in enumerate(items, start=1):
+        result += left.get(i, ()) if i in folded else (item,)
+    return tuple(result)
+
+
+def _left(items: Items, fold: Fold, body: int) -> Items:
+    if body:
+        of = frozenset().union(*(items[i - 1].of for i in fold))
+        return (Item(max(of), "summary", False, of, body),)
+    earlier = sorted(fold & summaries(items))
+    return (items[earlier[0] - 1],) if earlier else ()
