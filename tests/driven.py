@@ -12,10 +12,11 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from compact import CompactConfig, CompactManager
+from compact import CompactConfig, CompactManager, _chain
 from compact._asks import Ask, body_of, envelope
 from compact._dialects import DIALECTS
 from compact._meter import counter_for, message_tokens
@@ -104,10 +105,10 @@ def config_for(rules: Rules) -> CompactConfig:
 
 
 class Walk:
-    """One path through the model, walked by an engine of its own."""
+    """One path through the model, walked by an engine of its own; the first `known` steps were compared before."""
 
-    def __init__(self, rules: Rules, config: CompactConfig, path: Sequence[Step]) -> None:
-        self._rules, self._config, self._path = rules, config, path
+    def __init__(self, rules: Rules, config: CompactConfig, path: Sequence[Step], known: int = 0) -> None:
+        self._rules, self._config, self._path, self._known = rules, config, path, known
         self._at = 0
         self._store = Memory()
         self._host: list[dict[str, Any]] = []
@@ -140,7 +141,6 @@ class Walk:
     def _call(self, label: str) -> None:
         call = self._manager.preflight if label == "Judge" else self._manager.manual_compact
         self._store.watch = self
-        before = list(self._host)
         try:
             self._host = list(call("s", self._host))
         except CompactError:
@@ -152,8 +152,6 @@ class Walk:
             return
         finally:
             self._store.watch = None
-            if before != self._host[: len(before)] and self._at < len(self._path):
-                assert self._path[self._at][0] in ("Return", "Judge", "Select", "StoreFails"), self._path[self._at][0]
         self._arrive("a call ended")
         self._at += 1
 
@@ -212,6 +210,8 @@ class Walk:
     # -- comparing ---------------------------------------------------------------------------------------------------
 
     def _arrive(self, where: str) -> None:
+        if self._at < self._known:
+            return
         _, _, state = self._path[self._at]
         view = self._manager.session("s")
         shown = view.state, view.phase, view.summary_state
@@ -344,11 +344,24 @@ def _raw(what: str, text: str, answers: str) -> dict[str, Any]:
     return message
 
 
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """Nobody waits between two tries of a summarizer: the model knows no time."""
+    before, _chain.BACKOFF = _chain.BACKOFF, 0.0
+    try:
+        yield
+    finally:
+        _chain.BACKOFF = before
+
+
 # -- every step ------------------------------------------------------------------------------------------------------
 
 
-def paths(rules: Rules) -> tuple[int, int, Iterator[list[Step]]]:
-    """How many states and steps a model has, and paths that together take every step, each from the beginning."""
+def paths(rules: Rules) -> tuple[int, int, Iterator[tuple[list[Step], int]]]:
+    """How many states and steps a model has, and paths that together take every step, each from the beginning.
+
+    With each path comes how many of its first steps a path before it has taken.
+    """
     first = start(rules)
     reached: dict[State, tuple[State, Step] | None] = {first: None}
     depth = {first: 0}
@@ -363,18 +376,20 @@ def paths(rules: Rules) -> tuple[int, int, Iterator[list[Step]]]:
                 depth[step[2]] = depth[now] + 1
                 todo.append(step[2])
 
-    def covering() -> Iterator[list[Step]]:
+    def covering() -> Iterator[tuple[list[Step], int]]:
         covered: set[tuple[State, str, Any]] = set()
         # The longest first: they take the steps of the shorter ones.
         for now, step in sorted(taken, key=lambda one: -depth[one[0]]):
             if (now, step[0], step[1]) in covered:
                 continue
-            path, state = [step], now
+            path, state, fresh = [step], now, 1
             covered.add((now, step[0], step[1]))
             while (before := reached[state]) is not None:
                 path.append(before[1])
                 state = before[0]
-                covered.add((state, before[1][0], before[1][1]))
-            yield path[::-1]
+                if (state, before[1][0], before[1][1]) not in covered:
+                    covered.add((state, before[1][0], before[1][1]))
+                    fresh = len(path)
+            yield path[::-1], len(path) - fresh
 
     return len(reached), len(taken), covering()

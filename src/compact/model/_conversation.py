@@ -19,18 +19,28 @@ _WANTS = {"call": 1, "twice": 2}
 
 
 class Item(NamedTuple):
-    """A message, or a summary of the positions `of`; `answers` is how many results it waits for."""
+    """A message, or a summary of the positions `of`.
+
+    In the model every call has the same id; a real conversation brings ids of its own for what it calls and answers.
+    """
 
     at: int
     kind: str
     pin: bool
     of: frozenset[int]
     size: int
+    calls: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
 
     @property
-    def wants(self) -> int:
-        """How many results it waits for."""
-        return _WANTS.get(self.kind, 0)
+    def wants(self) -> tuple[str, ...]:
+        """Ids of the results it waits for."""
+        return self.calls or ("",) * _WANTS.get(self.kind, 0)
+
+    @property
+    def brings(self) -> tuple[str, ...]:
+        """Ids of the calls it answers."""
+        return self.answers or ("",) * (self.kind == "result")
 
 
 Items = tuple[Item, ...]
@@ -67,27 +77,40 @@ def tokens(items: Items) -> int:
 
 @lru_cache(maxsize=4096)
 def blocks(items: Items) -> Blocks:
-    """Each result belongs to the nearest earlier call that still waits (L26); a block is a call and its results."""
-    waiting: list[tuple[int, int]] = []
-    members: dict[int, set[int]] = {}
+    """A call and its results are a block; a result belongs to the nearest earlier call of its id that waits (L26).
+
+    A call waits while nothing but results has come since. In the model nothing else can; a real host may go on without.
+    """
+    waiting: dict[str, list[int]] = {}
     head_of: dict[int, int] = {}
+    spoken = 0
     for i, item in enumerate(items, start=1):
-        head = i
-        if item.kind == "result" and waiting:
-            head, left = waiting.pop()
-            if left > 1:
-                waiting.append((head, left - 1))
-        elif item.wants:
-            waiting.append((i, item.wants))
-        head_of[i] = head
-        members.setdefault(head, set()).add(i)
-    whole = {head: frozenset(indices) for head, indices in members.items()}
+        callers = [waiting[one].pop() for one in item.brings if waiting.get(one)]
+        head_of[i] = head_of[min(callers)] if callers else i
+        for caller in callers:  # one message may answer several calls: then they are one block
+            _join(head_of, head_of[caller], head_of[i])
+        for one in item.wants:
+            waiting.setdefault(one, []).append(i)
+        if not item.brings:
+            spoken = i
+    whole: dict[int, set[int]] = {}
+    for i, head in head_of.items():
+        whole.setdefault(head, set()).add(i)
+    of = {head: frozenset(indices) for head, indices in whole.items()}
+    waits = {head_of[i] for stack in waiting.values() for i in stack if i >= spoken}
     return Blocks(
-        of=(frozenset(), *(whole[head_of[i]] for i in head_of)),
-        open=frozenset(i for head, _ in waiting for i in whole[head]),
-        pinned=frozenset(i for block in whole.values() if any(items[j - 1].pin for j in block) for i in block),
-        tools=frozenset(i for head, block in whole.items() if items[head - 1].wants for i in block),
+        of=(frozenset(), *(of[head_of[i]] for i in head_of)),
+        open=frozenset(i for head in waits for i in of[head]),
+        pinned=frozenset(i for block in of.values() if any(items[j - 1].pin for j in block) for i in block),
+        tools=frozenset(i for block in of.values() if any(items[j - 1].wants for j in block) for i in block),
     )
+
+
+def _join(head_of: dict[int, int], one: int, other: int) -> None:
+    if one != other:
+        for i, head in head_of.items():
+            if head == one:
+                head_of[i] = other
 
 
 def open_in(items: Items) -> frozenset[int]:
