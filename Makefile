@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Rewritten tests are kept for the next run, and a plugin that a framework brings along is not loaded for seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -p no:langsmith_plugin
 
-.PHONY: demo test quick lint types parts screens spec bench bench-frameworks bench-proxy bench-replay bench-tune fidelity torture redaction recall clean
+.PHONY: demo test quick lint types parts screens spec bench bench-frameworks bench-proxy bench-replay bench-tune fidelity prove mutants torture redaction recall clean
 
 demo: $(BASE)
 	@$(BIN)/python examples/demo.py
@@ -66,6 +66,14 @@ bench-tune: $(READY)
 
 fidelity: $(READY)
 	@$(BIN)/python benchmarks/summaries.py
+
+# The model with large bounds, the engine through every step of it, and 100,000 random steps with faults.
+prove: $(READY) parts
+	@$(BIN)/python scripts/prove.py
+
+# How many small faults in the core the tests find; writes spec/MUTANTS.md.
+mutants: $(READY)
+	@$(BIN)/python scripts/mutants.py
 
 torture: $(READY)
 	@$(BIN)/python scripts/torture.py

@@ -357,6 +357,28 @@ def test_verify_judges_each_fold_by_the_laws(law: str, change: dict[str, Any]) -
     assert any(f"fold 1 breaks the law {law!r}" in problem for problem in found["problems"]), found["problems"]
 
 
+@pytest.mark.parametrize(
+    ("said", "change"),
+    [
+        ("pinned or wait for a result", {"pinned": [0, 1, 2, 3]}),
+        ("neither the assistant's nor results", {"layout": "in_place"}),
+        ("the model leaves", {"left": "backwards"}),
+    ],
+)
+def test_verify_walks_each_fold_through_the_model(said: str, change: dict[str, Any]) -> None:
+    """A record of a fold that the model does not know is found, too."""
+    talk()
+    cli("run", "chat.json", *SMALL)
+    file = Path(".compact/archive/chat/summary-001.json")
+    record = json.loads(file.read_text())
+    if "left" in change:
+        change = {"left": record["left"][::-1]}
+    file.write_text(json.dumps({**record, **change}))
+    (found,) = loaded(cli("verify", "--json", code=3))
+    told = [problem for problem in found["problems"] if "fold 1 is no step of the model" in problem]
+    assert any(said in problem for problem in told), found["problems"]
+
+
 # redact
 
 

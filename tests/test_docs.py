@@ -6,6 +6,8 @@ import ast
 import contextlib
 import io
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -103,6 +105,19 @@ def test_every_module_is_on_the_map() -> None:
     modules = [path for path in (ROOT / "src" / "compact").iterdir() if path.suffix == ".py" or path.is_dir()]
     names = [p.stem + ("/" if p.is_dir() else "") for p in modules if p.stem not in ("__init__", "__pycache__")]
     assert [] == sorted(name for name in names if f"`{name}`" not in text)
+
+
+def test_the_page_of_the_laws_is_up_to_date() -> None:
+    """LAWS.md is what the predicates, the model, the planted faults and the tests make it, and leaves out no law."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "laws.py"), "--check"], capture_output=True, text=True
+    )
+    assert (0, "") == (done.returncode, done.stderr)
+    page = (ROOT / "LAWS.md").read_text("utf-8")
+    for number in range(1, 34):
+        section = page.partition(f"## L{number:02}\n")[2].partition("\n## ")[0]
+        assert f"- Property `L{number:02}_" in section or "- Proved of the code alone:" in section
+        assert "- Test `" in section
 
 
 def test_public_names_are_documented() -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driven import Disagreement, Walk, config_for, paths, without_waiting
+from driven import Disagreement, Memory, Walk, config_for, paths, without_waiting
 from tlc import check, graph, models, require, rules_of
 
-from compact import CompactConfig
+from compact import CompactConfig, CompactManager
 from compact.model._session import Rules, start, steps
+from compact.testing import ScriptedModel, chat
 
 DRIVEN = models("driven")
 
@@ -93,3 +94,47 @@ def test_an_engine_that_does_otherwise_is_found_out(name: str, changes: dict[str
     config = config_for(rules).changed(**changes)
     with without_waiting(), pytest.raises(Disagreement):
         drive(rules, config)
+
+
+# -- what the model found --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("L01", "L31")
+@pytest.mark.parametrize("layout", ["in_place", "layered", "rolling"])
+def test_after_a_restart_the_counters_still_count_from_the_last_fold(layout: str) -> None:
+    """A host that kept the folded list is not told to fold again because its process is new."""
+    policy = {
+        "layout": layout,
+        "message_threshold": 12,
+        "retention_window": 2,
+        "keep_recent_turns": 2,
+        "window_rounds": 2,
+    }
+    config = CompactConfig(model="gpt-4o", max_context_tokens=100_000, policy=policy)
+    store = Memory()
+    before = CompactManager(config, summarizer=ScriptedModel(), store=store)
+    kept = [*before.preflight("s", chat("uaatr" * 3)), *chat("aa", first=20)]
+    before.preflight("s", kept)
+    after = CompactManager(config, summarizer=ScriptedModel(), store=store)
+    assert bool(before.should_compact("s", kept)) == bool(after.should_compact("s", kept))
+    after.preflight("s", kept)
+    assert before.session("s").counters == after.session("s").counters
+    assert 1 == len(after.session("s").folds)
+
+
+@pytest.mark.spec("L21", "S15")
+def test_a_pinned_call_that_waits_stays_where_its_result_will_follow() -> None:
+    """`layered` puts the pinned first, but not a call whose result is still to come."""
+    policy = {"message_threshold": 6, "keep_recent_turns": 1, "keep_tool_io_pairs": 1}
+    manager = CompactManager(
+        CompactConfig(model="gpt-4o", max_context_tokens=100_000, policy=policy),
+        summarizer=ScriptedModel(),
+        store=Memory(),
+    )
+    messages = chat("uauauat")
+    messages[-1]["meta"] = {"protected": True}
+    folded = manager.preflight("s", messages)
+    assert (messages[-1], 1) == (folded[-1], len(manager.session("s").folds))
+    answer = {"role": "tool", "tool_call_id": messages[-1]["tool_calls"][0]["id"], "content": "done"}
+    again = manager.manual_compact("s", [*folded, answer, *chat("uaua", first=30)])
+    assert [messages[-1], answer] == again[:2]

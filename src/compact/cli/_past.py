@@ -144,7 +144,7 @@ def verify(
     config: ConfigFile = None,
     path: ArchivePath = None,
 ) -> None:
-    """Check the archive: every file against the hashes that were written of it, and every fold against the laws.
+    """Check the archive: every file against the hashes that were written of it, every fold against laws and model.
 
     Example:  compact verify
     """
