@@ -45,7 +45,8 @@ Wants(m)  == CASE m.kind = "call" -> 1 [] m.kind = "twice" -> 2 [] OTHER -> 0
 \* The call of each result: the nearest earlier one that still waits, since ids repeat; 0 when there is none. (L26)
 CallOf(list) ==
     LET call[i \in Indices(list)] ==
-            LET waiting == {j \in 1..(i - 1) : Cardinality({k \in (j + 1)..(i - 1) : call[k] = j}) < Wants(list[j])}
+            LET calls   == {j \in 1..(i - 1) : Wants(list[j]) > 0}
+                waiting == {j \in calls : Cardinality({k \in (j + 1)..(i - 1) : call[k] = j}) < Wants(list[j])}
             IN  IF list[i].kind # "result" \/ waiting = {} THEN 0 ELSE Max(waiting)
     IN  call
 
@@ -55,7 +56,7 @@ Block(list, i) ==
         head == IF call[i] = 0 THEN i ELSE call[i]
     IN  {head} \cup {j \in Indices(list) : call[j] = head}
 
-Waits(list, i)  == Cardinality({j \in Indices(list) : CallOf(list)[j] = i}) < Wants(list[i])
+Waits(list, i)  == Wants(list[i]) > 0 /\ Cardinality({j \in Indices(list) : CallOf(list)[j] = i}) < Wants(list[i])
 Open(list)      == {i \in Indices(list) : \E j \in Block(list, i) : Waits(list, j)}
 Pinned(list)    == {i \in Indices(list) : \E j \in Block(list, i) : list[j].pin}
 Tools(list)     == {i \in Indices(list) : Wants(list[Min(Block(list, i))]) > 0}

@@ -28,6 +28,7 @@ Into(l, S)  == UNION {l[i].of : i \in S}
 Fresh(l, S) == {l[i].at : i \in S \ Summaries(l)}
 Ordered(l, S) == \A i, j \in S : i < j => l[i].at < l[j].at
 Within(w)   == {i \in Indices(list) : i + w > Len(list)}              \* the indices inside a window
+Begins(l)   == Min({l[i].at : i \in Indices(l) \ Pinned(l)})
 Archived(m) == \E n \in 1..Len(archive) : m \in Range(archive[n].list)
 
 \* A list that a provider takes: no result without its call, and only the last block may wait for one.
@@ -102,7 +103,8 @@ L27_OnlyWhenNeeded == Selected => forced \/ Reached
 \* The phases follow each other; a fold may be given up from any of them.
 L04_Phases == [][
     \/ phase' = "idle"
-    \/ Moves(phase, phase', {<<"idle", "selecting">>, <<"selecting", "compacting">>, <<"compacting", "replacing">>})]_phase
+    \/ Moves(phase, phase', {<<"idle", "selecting">>, <<"selecting", "compacting">>,
+                             <<"compacting", "replacing">>})]_phase
 
 \* Only assistant messages and tool results fold in place.
 L05_OnlyAssistantAndTools ==
@@ -147,7 +149,8 @@ L03_WindowWhole == InPlaces /\ Saved => Len(list) > window /\ Last(Out, window) 
 
 \* The size changes by what went and what came, to the token.
 L04_Tokens ==
-    Saved => LET spared == {Min(plan[n] \cap Summaries(list)) : n \in {m \in Folds \ With : plan[m] \cap Summaries(list) # {}}}
+    Saved => LET pruned == {n \in Folds \ With : plan[n] \cap Summaries(list) # {}}
+                 spared == {Min(plan[n] \cap Summaries(list)) : n \in pruned}
              IN  Tokens(Out) + Tokens(Items(list, Folded(plan) \ spared)) = Tokens(list) + Sum(bodies)
 
 \* What survives is what was said, kind and all. That it is the same object, the code proves.
@@ -209,7 +212,8 @@ L29_EnoughSurvive ==
 
 \* Whatever was said and folded: the newest messages, as many as the smallest window holds, are in the host's list.
 L22_NewestStay ==
-    InPlaces /\ Resting => \A i \in Indices(said) : i + Min(Changes \cup {Window}) > Len(said) => said[i] \in Range(host)
+    InPlaces /\ Resting =>
+        \A i \in Indices(said) : i + Min(Changes \cup {Window}) > Len(said) => said[i] \in Range(host)
 
 \* The window does not change under a fold.
 L24_WindowHolds == [][~Resting /\ at' # "rest" => window' = window]_vars
@@ -253,10 +257,12 @@ L33_AtWorkWhileCompacting ==
 
 (* The archive and the process.                                            *)
 
-\* Folds never go back: what folds is later than all that folded before. A layered fold takes the earlier summary in,
-\* and starts where that started; where pruning left none, a pair that was kept may fold later than what came after it.
+\* Folds never go back: what folds is later than all that folded before. A layered fold takes the earlier summary in and
+\* starts where that started; without one it starts where its list does, the pinned left out.
 L28_NeverBackwards ==
-    Saved => IF Layout = "layered" THEN Summaries(list) \subseteq Folded(plan)
+    Saved => IF Layout = "layered"
+             THEN /\ Summaries(list) \subseteq Folded(plan)
+                  /\ Summaries(list) = {} => \A n \in Done : Begins(archive[n].list) <= Begins(list)
              ELSE \A n \in Done \ {Max(Done)} :
                     \A p \in Fresh(archive[n].list, Folded(archive[n].folds)), q \in Fresh(list, Folded(plan)) : p < q
 

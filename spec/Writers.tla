@@ -102,7 +102,8 @@ OwnTranscript == \A s \in DOMAIN folds :
 
 \* What is missing, in the list in force or in a host's, is in a list that was archived.
 NothingMissing ==
-    \A p \in 1..said : \A l \in {InForce} \cup {has[w] : w \in Writers} : p \in l \/ \E s \in Steps : p \in transcripts[s].list
+    \A p \in 1..said : \A l \in {InForce} \cup {has[w] : w \in Writers} :
+        p \in l \/ \E s \in Steps : p \in transcripts[s].list
 
 \* Whoever goes on to fold has read what is in force.
 ReadBack == [][\A w \in Writers : at[w] = "rest" /\ at'[w] = "looked" => view'[w] = InForce]_vars

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -125,8 +125,9 @@ def check(
     specification: str = "Spec",
     workers: int = 1,
     memory: str = "2g",
+    watch: Callable[[str], None] = lambda line: None,
 ) -> Checked:
-    """Run TLC on a module in a folder of its own; `edits` are changed modules by their names."""
+    """Run TLC on a module in a folder of its own; `edits` are changed modules by name, `watch` sees what it says."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in SPEC.glob("*.tla"):
         (folder / path.name).write_text((edits or {}).get(path.stem) or path.read_text())
@@ -143,11 +144,22 @@ def check(
     command += [] if deadlock else ["-deadlock"]
     command += ["-metadir", str(folder / "states"), "-config", f"{module}.cfg"]
     command += ["-dump", "dot,actionlabels", str(dump)] if dump else []
-    done = subprocess.run(
-        [*command, f"{module}.tla"], cwd=folder, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
-    )
+    output = []
+    with subprocess.Popen(
+        [*command, f"{module}.tla"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            output.append(line)
+            watch(line)
     shutil.rmtree(folder / "states", ignore_errors=True)
-    return _read(done.stdout + done.stderr)
+    return _read("".join(output))
 
 
 def require() -> None:

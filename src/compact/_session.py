@@ -148,7 +148,8 @@ class Session:
         start = min(folded)
         if history.summaries & plan.folded and self.folds:
             start = self.folds[-1].range[0]
-        elif len(plan.folds) == 1 and plan.folds[0].indices != tuple(range(min(plan.folded), max(plan.folded) + 1)):
+        elif len(plan.folds) == 1 and outcome.setting.get("layout") != "in_place":
+            # One summary for all that is old, also for a pair that was kept and will fold into it later.
             start = min(p for i, p in enumerate(history.positions) if i not in history.pinned)
         if self.folds and start < self.folds[-1].range[0] <= max(folded):
             start = self.folds[-1].range[0]  # a run that an earlier fold left as too short, gone at last
