@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Data that may stand beside the project; tests that use it run on data of their own when it does not."""
 
 LONG = (
+    "test_lower_bounds",
     "test_process",
     "test_transcripts",
     "test_engine",
@@ -39,16 +43,48 @@ LONG = (
 _proved: dict[str, dict[str, str]] = {}
 
 
+@contextmanager
+def full_speed() -> Iterator[None]:
+    """Without the tracer of coverage, which makes Python three times as slow. It comes back afterwards."""
+    here, threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        sys.settrace(here)
+        threading.settrace(threads)  # type: ignore[arg-type]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Trace what importing the package runs, once, but not how thousands of tests are found."""
+    if sys.gettrace() is not None and not hasattr(session.config, "workerinput"):
+        import compact
+
+        # An adapter brings its framework along, for seconds: the first test that needs one does that.
+        for module in pkgutil.walk_packages(compact.__path__, "compact."):
+            if not module.name.startswith(("compact.adapters.", "compact.__main__")):
+                importlib.import_module(module.name)
+    with full_speed():
+        return (yield)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave volume untraced, and let every worker begin with long modules.
 
-    Coverage makes Python three times as slow. Which lines are run is told by the tests of single cases; hundreds of
-    examples of one property, and what is marked `untraced`, tell nothing more. The share measured can only be too low.
+    Which lines are run is told by the tests of single cases. Hundreds of examples of one property, all but
+    the first case of a slow test, and what is marked `untraced`, tell nothing more. The share measured can only be too
+    low.
     """
+    begun: set[str] = set()
     for item in items:
-        if is_hypothesis_test(getattr(item, "obj", None)):
+        test = item.nodeid.split("[")[0]
+        volume = test in begun and item.get_closest_marker("slow")
+        if volume or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("untraced")
+        begun.add(test)
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         # `--dist worksteal` deals the list out in stretches of one length, and steals from their ends.
@@ -67,14 +103,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Let a test that is `untraced` run at full speed. The mark of pytest-cov leaves another tracer on in a worker."""
     if item.get_closest_marker("untraced") is None:
         return (yield)
-    here, threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)  # type: ignore[arg-type]
-    try:
+    with full_speed():
         return (yield)
-    finally:
-        sys.settrace(here)
-        threading.settrace(threads)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ._entries import KEPT_RECORDS, Reader, Record
+from ._entries import KEPT_RECORDS, Memory, Reader, Record
 from ._events import Event
 from ._job import Outcome
 from ._lines import read_lines
@@ -235,6 +235,7 @@ class Archive:
         place = self.place(session.id)
         contents = self.contents(place)
         complaints: list[str] = []
+        session.folds, session.memory = [], Memory()  # an earlier attempt may have been interrupted half-way
         try:
             line = self.line(place, contents)
         except (ArchiveError, KeyError, TypeError) as error:

@@ -17,7 +17,7 @@ from ._mend import mend
 from ._messages import History
 from ._plan import Clip, Fold, Plan
 from ._splice import Piece, shorten, splice
-from .errors import LawViolation
+from .errors import BadSummary, CompactError, InsufficientBudget, LawViolation
 
 __all__ = ["carry_out"]
 
@@ -31,8 +31,10 @@ def carry_out(
     bodies: Sequence[str | None],
     step: int,
     room: Room,
-) -> Outcome | LawViolation:
-    """The new list, or the law that it would break."""
+    *,
+    as_fitted: bool,
+) -> Outcome | CompactError:
+    """The new list, or the law that it would break. A plan `as_fitted` that comes to too much has broken none."""
     pieces, version = _spliced(job, history, raws, plan, bodies, step)
     made = [_entry(job, history, raws, entries, piece) for piece in pieces]
     mended = mend(job.reader, [piece.raw for piece in pieces], made)
@@ -52,7 +54,7 @@ def carry_out(
         kept_identical=all(piece.raw is raws[piece.slot] for piece in pieces if isinstance(piece.slot, int)),
     )
     if (violation := broken_law(case, "list")) is not None:
-        return violation
+        return (_in_vain(violation, case) if as_fitted else None) or violation
     total = room.fixed + after.total
     before = [_kept_index(piece, raws) for piece in pieces]
     return Outcome(
@@ -70,6 +72,24 @@ def carry_out(
         below_trigger=total < room.trigger,
         repairs=mended.sentences,
     )
+
+
+def _in_vain(violation: LawViolation, case: FoldCase) -> CompactError | None:
+    """A fitting plan that did not work out: an earlier summary stays, or a provider's rules add something."""
+    total = case.fixed + case.after.total
+    if violation.law == "budget":
+        return InsufficientBudget(
+            f"cannot fit: with an earlier summary or what the provider's rules add, {total:,} tokens are left, "
+            f"{total - case.budget:,} over the budget of {case.budget:,}; shorten the newest messages, or raise the "
+            "window",
+            needed=total,
+            budget=case.budget,
+        )
+    if violation.law == "smaller":
+        return BadSummary(
+            f"with what the provider's rules add, the list would have {total:,} tokens: nothing is gained"
+        )
+    return None
 
 
 def _spliced(

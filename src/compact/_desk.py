@@ -14,6 +14,7 @@ from ._archive import Archive
 from ._entries import Reader, Record
 from ._job import Job, Outcome
 from ._journal import Journal
+from ._mend import mend
 from ._meter import REPLY_PRIMER, Tally, counter_for, tools_tokens
 from ._plan import Plan
 from ._policy import Policy
@@ -146,6 +147,7 @@ class Desk:
         named = model or config.model
         reader = self._reader(session, self._tally(config.counter, named), peek)
         track = session.track(messages, reader, tools, peek=peek)
+        track.mending = _mending(track, messages, reader) if track.unjudged else 0
         policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named) + session.unseen
         own_window = config.window if named == config.model else window_of(named)
         lines = self._lines(policy, window or own_window, reserve_output)
@@ -324,6 +326,12 @@ class Desk:
         cost = tools_tokens(tools, tally, model)
         session.tools = tally, tools, len(tools), cost
         return cost
+
+
+def _mending(track: Track, messages: Sequence[Any], reader: Reader) -> int:
+    """The tokens by which a list grows that is mended on its way out."""
+    raws, entries = track.outgoing(messages)
+    return sum(entry.tokens for entry in mend(reader, raws, entries).entries) - sum(entry.tokens for entry in entries)
 
 
 def growth(lines: Lines) -> int:

@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from ._asks import Ask
@@ -53,7 +54,9 @@ async def to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        while not task.done():
+            with suppress(asyncio.CancelledError):  # again, by a timeout inside of a timeout
+                await asyncio.wait([task])
         raise
 
 

@@ -8,7 +8,8 @@ Rules, in this order:
    `rolling` gives up one round at a time; `in_place` folds only as many runs as reach the target.
 3. Then the floor: the newest user message and the newest block.
 4. Over budget even so: the largest kept tool outputs are clipped, unless `oversized` says raise.
-5. Then the summary gets less room, down to none; one that carries an earlier summary on needs `least`.
+5. Then the summary gets less room, down to none; one that carries an earlier summary on gets `least`, or the earlier
+   one stays as it stands.
 6. Then `InsufficientBudget`, with the sum. The pressure belongs to this call alone.
 """
 
@@ -75,19 +76,31 @@ def fit(history: History, policy: Policy, layout: Layout, room: Room) -> Fitted:
 
     for pressed in _pressures(policy):
         plan = _enough(history, layout(history, pressed), room).clipping(cleared)
-        cost = estimate(history, plan, room)
-        if cost < room.trigger:
-            return Fitted(plan, pressed, room, cost)
+        for within, cost in _costs(history, plan, room):
+            if cost < room.trigger:
+                return Fitted(plan, pressed, within, cost)
 
     if cost > room.budget and policy.oversized == "clip":
         plan = _clip(history, plan, room)
     if estimate(history, plan, room) > room.budget and plan.folds:
         bare = estimate(history, plan, replace(room, allowance=0))
         room = replace(room, allowance=max(0, room.budget - bare) // len(plan.folds))
-    cost = estimate(history, plan, room)
-    if cost > room.budget or (room.allowance < room.least and history.summaries & plan.folded):
-        raise _insufficient(history, policy, plan, room)
-    return Fitted(plan, pressed, room, cost)
+    for within, cost in _costs(history, plan, room):
+        if cost <= room.budget:
+            return Fitted(plan, pressed, within, cost)
+    raise _insufficient(history, policy, plan, room)
+
+
+def _costs(history: History, plan: Plan, room: Room) -> Iterator[tuple[Room, int]]:
+    """What a plan comes to. One that carries an earlier summary on has room to say something, or that one stands."""
+    carried = [min(history.summaries.intersection(fold.indices), default=None) for fold in plan.folds]
+    earlier = [i for i in carried if i is not None]
+    if room.allowance >= room.least or not earlier:
+        yield room, estimate(history, plan, room)
+        return
+    ample, none = replace(room, allowance=room.least), replace(room, allowance=0)
+    yield ample, estimate(history, plan, ample)
+    yield none, estimate(history, plan, none) + history.cost(earlier)
 
 
 def estimate(history: History, plan: Plan, room: Room) -> int:

@@ -35,7 +35,6 @@ from .errors import (
     CompactError,
     ConfigError,
     InsufficientBudget,
-    LawViolation,
 )
 
 __all__ = ["flow", "plan_for"]
@@ -141,8 +140,9 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         raise summaries.failure
 
     machine.enter("replacing")
-    outcome = carry_out(job, history, raws, entries, plan, summaries.bodies, step, room)
-    if isinstance(outcome, LawViolation):
+    as_fitted = plan is fitted.plan
+    outcome = carry_out(job, history, raws, entries, plan, summaries.bodies, step, room, as_fitted=as_fitted)
+    if isinstance(outcome, CompactError):
         session.failed_at = asked
         yield failed(outcome, "unchanged")
         return _unchanged(job, outcome)

@@ -396,11 +396,11 @@ class CompactManager(Keeper):
     async def _arun(self, open_call: Callable[[], Call]) -> Any:
         import asyncio  # here, because only async hosts need it
 
-        from ._drivers_async import adrive
+        from ._drivers_async import adrive, to_the_end
 
         call = open_call()
         if self._journal.overdue(call.room):
-            await asyncio.to_thread(self._journal.write_events, call.room)
+            await to_the_end(asyncio.to_thread(self._journal.write_events, call.room))
         try:
             while True:
                 if call.room.preparation is not None:
@@ -413,7 +413,7 @@ class CompactManager(Keeper):
             self._settle_changes()
         messages = self._finish(call, outcome)
         if outcome.changed:
-            await asyncio.to_thread(self._journal.write_events, call.room)
+            await to_the_end(asyncio.to_thread(self._journal.write_events, call.room))
         if call.early:
             self._preparations.astart(call)
         return messages

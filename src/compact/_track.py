@@ -41,6 +41,7 @@ class Track:
         "head",
         "host",
         "late",
+        "mending",
         "next_position",
         "raws",
         "record",
@@ -68,6 +69,8 @@ class Track:
         self.compared = False
         """Whether the last list held no object of the one before: each message was compared by its content."""
         self.late = False
+        self.mending = 0
+        """Tokens that mending adds to what goes out, where that is not judged before."""
         self.searched = False
         self.next_position = 0
         """The session position of the next new message."""
@@ -345,7 +348,8 @@ class Track:
     def usage(self, tools: int) -> Usage:
         """The sums of the list that goes out."""
         sums, saved = self.sums, self.saved
-        return Usage(sums[0] - saved[0], sums[1] - saved[1], tools, sums[2] - saved[2] + REPLY_PRIMER)
+        messages = sums[2] - saved[2] + self.mending + REPLY_PRIMER
+        return Usage(sums[0] - saved[0], sums[1] - saved[1], tools, messages)
 
     def counters(self) -> Counters:
         """What has been added since the last fold."""
