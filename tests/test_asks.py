@@ -211,6 +211,7 @@ def test_the_inside_of_the_tag_is_taken(answer: str, body: str) -> None:
         ("word " * 700, 9_000, 0, "has 700 tokens; 600 were allowed"),
         ("The parser reads CRLF now.", 7, 0, "has 7 tokens and would replace 7"),
         ("The parser reads CRLF now.", 10, 0.5, "saves 30% of 10 tokens; 50% is asked for"),
+        ("The parser reads CRLF now.", 10, 0.31, "saves 30% of 10 tokens; 31% is asked for"),
         ("", 100, 0, "it is empty (0 characters)"),
     ],
 )
@@ -218,6 +219,18 @@ def test_an_answer_is_measured(answer: str, replaced: int, saving: float, words:
     """Too long, not smaller, saving too little, or empty: each is refused with its numbers."""
     with pytest.raises(BadSummary, match=re.escape(words)):
         judge(answer, asked(), tag="COMPACT-SUMMARY", replaced_tokens=replaced, min_saving=saving)
+
+
+def test_an_answer_that_saves_just_what_is_asked_for_is_taken() -> None:
+    """Half of what it replaces, where half is asked for."""
+    settings = {"tag": "COMPACT-SUMMARY", "replaced_tokens": 14, "min_saving": 0.5}
+    assert "The parser reads CRLF now." == judge("The parser reads CRLF now.", asked(), **settings)
+
+
+def test_requests_are_equal_however_they_count() -> None:
+    """What is asked makes a request, not the function that counts its words."""
+    assert asked() == asked(count=len)
+    assert asked() != asked(strategy="brief")
 
 
 def test_what_the_built_in_summarizer_copied_is_not_suspected() -> None:
@@ -409,6 +422,54 @@ def test_counting_grows_with_the_length() -> None:
 
     for single in (True, False):
         assert work(16_000, single=single) < 5 * work(4_000, single=single)
+
+
+def test_where_a_request_is_divided() -> None:
+    """Each part holds what fits, field by field under its label, and what does not is continued in the next."""
+    long = " ".join(f"word{n}" for n in range(400))
+    source = (
+        Message("user", "First, read [this].", None),
+        Message("assistant", "", None),
+        Message("assistant", long, None, calls=(Call("c1", "read", long), Call("c2", "list", "b"))),
+        Message("tool", "", None, answers=(Answer("c1", f"[x] {long}"), Answer("c2", "short"))),
+        Message("user", "Last.", None),
+    )
+    ask = Ask(source, (3, 4, 5, 6, 9), None, "brief", 40, count=lambda text: len(text.split()))
+    divided = []
+    for part in parts(ask, 950, notes="what was said so far"):
+        folded = part.messages[-1]["content"].split("MESSAGES TO FOLD IN:")[1]
+        said = [line.split() for line in folded.splitlines() if line.startswith("[#")]
+        divided.append((part.positions, [" ".join((*words[:6], "…", words[-1])) for words in said]))
+    assert DIVIDED == divided
+
+
+DIVIDED: list[object] = [
+    (
+        (3, 4, 5),
+        [
+            "[#3 user] First, read [this]. … [this].",
+            "[#5 assistant] word0 word1 word2 word3 … word399",
+            "[#5 call read] word0 word1 word2 … word56",
+        ],
+    ),
+    ((5,), ["[#5 call read, continued] word57 word58 … word353"]),
+    (
+        (5, 6),
+        [
+            "[#5 call read, continued] word354 word355 … word399",
+            "[#5 call list] b … b",
+            "[#6 result of read] [x] word0 … word240",
+        ],
+    ),
+    (
+        (6, 9),
+        [
+            "[#6 result of read, continued] word241 … word399",
+            "[#6 result of list] short … short",
+            "[#9 user] Last. … Last.",
+        ],
+    ),
+]
 
 
 if __name__ == "__main__":

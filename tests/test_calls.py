@@ -16,11 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._calls import Call, Calls, Span, event_of, spans_of, stamp, trace_of
+from compact._calls import Call, Calls, Span, event_of, has_times, spans_of, stamp, trace_of
 from compact._events import EVENT_NAMES, Event
 from compact.errors import ModelUnavailable
 from compact.sinks import event_json
 from compact.testing import Recorder, ScriptedModel, chat
+
+YEAR_1 = -62_135_596_800.0
+"""The first second that a calendar has."""
 
 
 class Told(dict[str, Any]):
@@ -170,9 +173,23 @@ class TestSpans:
         again = [event_of(json.loads(event_json(event))) for event in events]
         assert [span.span_id for span in all_spans(again)] == [span.span_id for span in all_spans(events)]
 
+    @pytest.mark.parametrize(
+        ("time", "duration", "wanted"),
+        [
+            (0.0, 0.0, True),
+            (YEAR_1, 0.0, True),
+            (YEAR_1, 1.0, False),
+            (YEAR_1 + 1, 1.0, True),
+            (1e18, 0.0, False),
+            (float("nan"), 0.0, False),
+        ],
+    )
+    def test_a_bar_that_begins_before_time_has_no_ends(self, time: float, duration: float, wanted: bool) -> None:
+        assert wanted is has_times(Event("compact.archival", "s", 1, time, duration))
+
     def test_a_trace_is_a_session(self) -> None:
         value = trace_of(Event("compact.warning", "", 0, 0.0))
-        assert value["trace_id"]
+        assert value["trace_id"] == value["name"] == "session"
         assert all(isinstance(text, str) for text in value["metadata"].values())
         assert stamp(0.0) == "1970-01-01T00:00:00.000000Z"
 

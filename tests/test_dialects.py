@@ -43,6 +43,11 @@ IMAGE_URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA
 LOW_IMAGE = {"type": "image_url", "image_url": {"url": "u", "detail": "low"}}
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 9_000}}
 
+HOSTED = (
+    "reasoning mcp_list_tools item_reference compaction tool_search_output mcp_approval_request mcp_approval_response"
+)
+"""Items of the Responses API whose names do not end like calls."""
+
 READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (CHAT, {"role": "user", "content": "hi"}, {"role": "user", "text": "hi"}),
     (CHAT, {"role": "system", "content": "be"}, {"role": "system", "text": "be"}),
@@ -65,6 +70,16 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         CHAT,
         {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]},
         {"role": "user", "text": "[audio]", "weight": 500},
+    ),
+    (
+        CHAT,
+        {"role": "assistant", "content": [{"type": "output_audio"}, {"type": "audio"}]},
+        {"role": "assistant", "text": "[audio]\n[audio]", "weight": 1_000},
+    ),
+    (
+        ANTHROPIC,
+        {"role": "user", "content": ["one", {"type": "text", "text": "two"}]},
+        {"role": "user", "text": "one\ntwo"},
     ),
     (
         CHAT,
@@ -420,7 +435,21 @@ PLAIN = {"role": "user", "content": "hi"}
         (RESPONSES, [PLAIN, {"type": "function_call_output", "call_id": "a", "output": ""}], None),
         (RESPONSES, [PLAIN, {"type": "time_travel_call"}], None),
         (RESPONSES, [{"type": "message", "role": "user", "content": "hi"}], None),
-        (RESPONSES, [{"role": "user", "content": [{"type": "input_text", "text": "x"}]}], None),
+        *(
+            (dialect, [{"role": "user", "content": [{"type": kind}]}], None)
+            for dialect, kinds in {
+                CHAT: "image_url file",
+                RESPONSES: "input_text output_text input_image input_file",
+                ANTHROPIC: "tool_use tool_result thinking redacted_thinking server_tool_use mcp_tool_use image document"
+                " search_result container_upload",
+                None: "text input_audio hologram",
+            }.items()
+            for kind in kinds.split()
+        ),
+        *((RESPONSES, [{"type": kind}], None) for kind in HOSTED.split()),
+        *((dialect, [SimpleNamespace(role="user", content="hi", dialect=dialect)], None) for dialect in DIALECTS),
+        (None, [SimpleNamespace(role="user", content="hi", dialect="latin")], None),
+        (None, [{"role": "user", "content": "hi", "dialect": ANTHROPIC}], None),
         (ANTHROPIC, [{"type": "message", "role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}], None),
         (ANTHROPIC, [PLAIN, {"role": "user", "content": [{"type": "tool_result"}]}], None),
         (ANTHROPIC, [as_object({"role": "assistant", "content": [{"type": "thinking"}]})], None),

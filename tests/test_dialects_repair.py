@@ -1,12 +1,16 @@
 """Repairs: what a dialect mends is valid by its provider's rules, and loses nothing that was said.
 
-The oracles judge host messages as they go over the wire, and share no code with the dialects.
+The oracles judge host messages as they go over the wire, and share no code with the dialects. `golden/repairs.txt` has
+what is found in some broken lists and what becomes of them; `python tests/test_dialects_repair.py` writes it anew.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +23,7 @@ from compact._messages import Message
 
 CHAT, RESPONSES, ANTHROPIC = "openai-chat", "openai-responses", "anthropic"
 
+GOLDEN = Path(__file__).parent / "golden" / "repairs.txt"
 Move = tuple[str, tuple[str, ...]]
 """One random step of a conversation: its kind, and the ids of its calls or answers."""
 
@@ -383,3 +388,44 @@ def test_an_empty_list_is_a_problem_nobody_mends(name: str) -> None:
     """An empty list would be rejected, and stays empty: nothing is made up."""
     assert ["empty_list"] == [problem.code for problem in DIALECTS[name].problems([])]
     assert ([], []) == DIALECTS[name].repair([])
+
+
+BUILD = {CHAT: chat_messages, RESPONSES: responses_items, ANTHROPIC: anthropic_messages}
+KINDS = ["calls", "calls", "calls", "answers", "answers", "mixed", "user", "assistant", "system", "empty", "thought"]
+
+GIVEN: tuple[tuple[Move, ...], ...] = (
+    (("empty", ()),),
+    (("thought", ()), ("empty", ())),
+    (("calls", ("a", "a")), ("answers", ("a", "a", "b")), ("user", ())),
+    (("calls", ("a", "a")), ("answers", ("a",)), ("user", ()), ("answers", ("a", "a"))),
+    (("system", ()), ("answers", ("a",)), ("calls", ("a",))),
+)
+
+
+def repairs() -> Iterator[str]:
+    """Broken lists, what is wrong with each, what was done about it, and the list that came of it."""
+    for name, build in BUILD.items():
+        for seed, wanted in enumerate((*GIVEN, *[()] * 7)):
+            rng = Random(seed)
+            drawn = [(rng.choice(KINDS), tuple(rng.sample("abcd", rng.randint(1, 2)))) for _ in range(9)]
+            moves = [*wanted] or drawn
+            raws = build(moves)
+            if seed % 3 == 0:
+                raws = [{**raw, "meta": {"protected": True}} for raw in raws]
+            read = [DIALECTS[name].read(raw) for raw in raws]
+            yield f"== {name} {' '.join(kind + ':' + ''.join(ids) for kind, ids in moves)}"
+            yield from (f"{found.index} {found.code}: {found.message}" for found in DIALECTS[name].problems(read))
+            mended, told = DIALECTS[name].repair(read)
+            yield from told
+            for message in mended:
+                same = next((i for i, one in enumerate(read) if one is message), None)
+                yield f"  {same if same is not None else json.dumps(message.raw)}"
+
+
+def test_what_is_mended_is_mended_as_before() -> None:
+    """Every problem found, every sentence told and every message written, to the letter."""
+    assert "\n".join(repairs()) + "\n" == GOLDEN.read_text("utf-8")
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text("\n".join(repairs()) + "\n", "utf-8")

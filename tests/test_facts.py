@@ -1,4 +1,8 @@
-"""What a fold must not lose: which facts are found, who said them, where, and what they are worth."""
+"""What a fold must not lose: which facts are found, who said them, where, and what they are worth.
+
+`golden/facts.txt` has the facts of a whole session, what a summary kept of them and how it was repaired. When that is
+changed on purpose, `python tests/test_facts.py` writes it anew; read the difference before you keep it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,26 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+
+from demo_transcript import build
+
 from compact import Ask
+from compact._dialects import DIALECTS
 from compact._facts import Facts, facts_of
+from compact._fidelity import measure
 from compact._messages import Answer, Call, Message
+from compact._repair import faithful
 from compact._touches import arguments_of, difference, touches_of
 from compact._worth import SENTENCES, Fact
+
+GOLDEN = Path(__file__).parent / "golden" / "facts.txt"
 
 
 def user(text: str) -> Message:
@@ -452,3 +467,43 @@ def test_nothing_in_quotes_is_no_fact() -> None:
     """A line of code that pads with blanks stopped a fold."""
     facts = facts_of(ask(user('Keep this: `parts = append(parts, "       ")` and `   ` as it is.')))
     assert all(fact.text for fact in facts.best)
+
+
+@pytest.mark.parametrize("nest", [lambda inner: {"a": inner}, lambda inner: [inner]], ids=["mappings", "lists"])
+def test_arguments_are_read_to_a_depth(nest: Callable[[Any], Any]) -> None:
+    """What stands six levels down is still a value of its own; deeper it is shown as it was nested."""
+    value: Any = "LED-777"
+    for depth in range(1, 9):
+        value = nest(value)
+        told = fact(found(assistant("", ("note", {"b": value}))), "LED-777")
+        assert any("'LED-777'" in line.text for line in told.lines) == (depth > 5), depth
+
+
+# -- a whole session ---------------------------------------------------------------------------------------------------
+
+
+def session() -> Iterator[str]:
+    """The facts of a long session in three folds, what a poor summary of each keeps, and what is given back."""
+    read = [DIALECTS["openai-chat"].read(raw) for raw in build()]
+    notes = None
+    for first, last, tokens in ((0, 150, 600), (150, 420, 900), (420, len(read), 300)):
+        request = ask(*read[first:last], previous=notes, first=first, max_tokens=tokens)
+        facts = facts_of(request)
+        yield f"== messages {first} to {last}: {len(facts.best)} facts, {len(facts.more)} more, cited {facts.carried}"
+        for fact in (*facts.best, *facts.more[:20]):
+            yield f"{fact.kind} | {fact.text} | {fact.speaker} {fact.positions} {fact.weight:.4f}"
+            yield from (f"    {line.text} | {line.speaker} {line.first}-{line.last}" for line in fact.lines)
+        poor = "Goal: credit notes, LED-412 and LED-999 [#3] [#9000]. We chose half-even rounding in billing/tax.py."
+        yield f"-- {measure(facts, poor)}"
+        notes, report = faithful(facts, poor, request, tokens, 70)
+        yield f"-- {report}"
+        yield notes
+
+
+def test_the_facts_of_a_session_are_the_golden_ones() -> None:
+    """Every fact with its worth and its lines, every report and every repair, to the letter."""
+    assert GOLDEN.read_text("utf-8") == "\n".join(session()) + "\n"
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text("\n".join(session()) + "\n", "utf-8")

@@ -15,7 +15,7 @@ from test_facts import ask, assistant, tool, user
 from compact import Ask, CompactConfig, CompactManager
 from compact._dialects import DIALECTS
 from compact._facts import Facts, facts_of
-from compact._fidelity import Kept, Report, measure, together
+from compact._fidelity import Kept, Report, measure, stands_in, together
 from compact._messages import Message
 from compact._repair import HEADING, faithful, repair
 from compact._worth import SENTENCES
@@ -80,6 +80,26 @@ def test_an_empty_summary_keeps_nothing() -> None:
 def test_a_value_is_kept_whole_or_not_at_all(body: str, kept: bool) -> None:
     """It stands verbatim, with no word character next to it."""
     assert kept == ("PROJ-4711" not in lost(body, only(user("PROJ-4711"))))
+
+
+@pytest.mark.parametrize(
+    ("body", "value", "stands"),
+    [("--x:y", "--x:", True), ("a--x:", "--x:", True), ("--xy", "--x", False), ("_--x", "x", True), ("_x", "x", False)],
+)
+def test_only_the_edge_of_a_value_can_be_joined(body: str, value: str, stands: bool) -> None:
+    """A value that ends in a sign ends there, whatever follows."""
+    assert stands == stands_in(body, value)
+
+
+def test_a_report_in_short_has_the_sums_alone() -> None:
+    """Names and kinds are for the newest fold."""
+    long = measure(FACTS, "LED-1 and nothing else [#77]")
+    assert long.missing
+    assert long.invented
+    assert long.kinds
+    assert long.unkept_kinds
+    short = replace(long, invented=(), missing=(), kinds={}, unkept_kinds=())
+    assert short == long.in_short()
 
 
 @pytest.mark.parametrize(

@@ -866,3 +866,9 @@ def test_a_broken_law_never_reaches_the_model() -> None:
     messages = chat("suatraua")
     assert messages == manager.manual_compact("s", messages)
     assert ["LawViolation"] == [event.data["error_type"] for event in recorder["error"]]
+
+
+def test_which_laws_wait_for_the_list() -> None:
+    """A plan is judged before anything is archived or asked; these can only be seen in what came of it."""
+    late = {"identical", "one summary", "budget", "smaller", "summary size", "valid"}
+    assert late == {law.id for law in LAWS if law.judges == "list"}

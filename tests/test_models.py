@@ -23,7 +23,7 @@ from local_model import Answer, Server, part, scripted_server
 
 from compact import Ask, CompactConfig, CompactManager
 from compact._policy import SummaryPolicy
-from compact._prices import PRICES, cost_of
+from compact._prices import PRICES, Caching, caching_of, cost_of
 from compact.errors import (
     BadSummary,
     ConfigError,
@@ -806,6 +806,26 @@ def test_a_summarizer_may_tell_what_it_used(answer: str, told: tuple[Any, ...], 
 def test_prices(model: str | None, prices: dict[str, tuple[float, float]], wanted: float | None) -> None:
     """A model is priced by its name, with or without provider and date; one that is not listed has no price."""
     assert wanted == cost_of(model, 1_000_000, 1_000_000, prices)
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted"),
+    [
+        ("claude-sonnet-4-5", Caching(0.1, 1.25, 1024)),
+        ("anthropic/claude-haiku-4-5-20251001", Caching(0.1, 1.25, 2048)),
+        ("claude-3-5-haiku-latest", Caching(0.1, 1.25, 2048)),
+        ("gpt-4o-mini", Caching(0.5, 1.0, 1024, 128)),
+        ("openai/gpt-4.1", Caching(0.25, 1.0, 1024, 128)),
+        ("gpt-5-nano", Caching(0.1, 1.0, 1024, 128, 300.0)),
+        ("gpt-6-sol", Caching(0.1, 1.0, 1024, 128, 300.0)),
+        ("gpt-4", None),
+        ("mine", None),
+        (None, None),
+    ],
+)
+def test_what_a_cached_beginning_costs(model: str | None, wanted: Caching | None) -> None:
+    """By the longest beginning of the model's name that is known; nothing is guessed."""
+    assert wanted == caching_of(model)
 
 
 @pytest.mark.parametrize(
