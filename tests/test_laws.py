@@ -796,7 +796,7 @@ def said(letters: str) -> History:
         "t": Message("assistant", "", None, calls=(Call("c", "look", "{}"),)),
         "r": Message("tool", "", None, answers=(Answer("c", "seen"),)),
     }
-    return History([replace(kinds[letter]) for letter in letters], [10] * len(letters))
+    return History([kinds[letter]._replace() for letter in letters], [10] * len(letters))
 
 
 def case(letters: str, *slots: int | Fold | Clip, layout: Any = "in_place", **changes: Any) -> FoldCase:

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -586,5 +586,5 @@ def test_usage_is_a_value() -> None:
     """A usage compares by its numbers and cannot be changed in place."""
     usage = Usage(1, 2, 3, 4)
 
-    assert Usage(1, 2, 3, 9) == replace(usage, messages=9)
+    assert Usage(1, 2, 3, 9) == usage._replace(messages=9)
     assert 10 == usage.total

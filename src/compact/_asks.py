@@ -75,6 +75,8 @@ class Ask:
     """Ids and names of the tools that earlier parts of this request called; see `_chunks`."""
     continues: bool = False
     """Whether the first message goes on from the part before."""
+    tokens: int | None = field(default=None, repr=False, compare=False)
+    """What messages and notes cost, where that is known: nobody needs to count them once more."""
 
     @property
     def kind(self) -> Kind:
@@ -84,13 +86,18 @@ class Ask:
     @property
     def messages(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """System and user message, ready to send to a chat model."""
-        limit = f"Answer inside <{self.tag}> and </{self.tag}>, in at most {self.max_tokens} tokens."
-        system = "\n\n".join((_prompt("system"), self.prompt or _prompt(self.strategy), limit))
+        system, opening = self.instructions
         notes = _fenced(" " + defused(self.previous, self.tag)) if self.previous else "(none yet)"
-        parts = [_prompt(self.kind), f"NOTES SO FAR:\n{notes}"]
+        parts = [opening, f"NOTES SO FAR:\n{notes}"]
         if self.source:
             parts.append(f"MESSAGES TO FOLD IN:\n{_fenced(render(self))}")
         return {"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}
+
+    @property
+    def instructions(self) -> tuple[str, str]:
+        """What a model is told besides what folds: the system message, and the beginning of the user message."""
+        limit = f"Answer inside <{self.tag}> and </{self.tag}>, in at most {self.max_tokens} tokens."
+        return "\n\n".join((_prompt("system"), self.prompt or _prompt(self.strategy), limit)), _prompt(self.kind)
 
     @property
     def words(self) -> Iterator[str]:

@@ -46,6 +46,10 @@ RESERVED = 0.4
 summaries of a frontier model: what a repair puts there keeps more than as much of the model's own text.)"""
 _NARROWER = 3
 """How often a request that is too large is cut into smaller parts."""
+_FRAME = 20
+"""About what the headings and the fence around what folds cost."""
+_LABEL = 2
+"""About what the label of a message costs beyond what a message costs in a list."""
 
 Request = tuple[Ask, int]
 """An ask, and the tokens its answer would replace."""
@@ -122,7 +126,7 @@ class Chain:
 
     def _asked(self, ask: Ask) -> Ask:
         """What a model is asked for: less than the limit, where a repair may need the rest."""
-        if self.offline or not ask.source or not self.policy.min_score:
+        if self.offline or not ask.source or not self.policy.min_score or not self.policy.measure:
             return ask
         return replace(ask, max_tokens=max(1, int(ask.max_tokens * (1 - RESERVED))))
 
@@ -207,9 +211,8 @@ class Chain:
         policy = self.policy
         most = min(ask.max_tokens, replaced - 1, int(replaced * (1 - policy.min_compression_ratio)))
         most = min(most, self.repaired_tokens or most)
-        body, report = yield Work(lambda: faithful(facts_of(ask), got.body, ask, most, policy.min_score))
-        report = yield Work(lambda: report.concealed(ask.words, body, self.conceal))
-        if report.score < policy.refuse_below:
+        body, report = yield Work(partial(self._repaired, ask, got.body, most))
+        if report is not None and report.score < policy.refuse_below:
             return BadSummary(
                 f"repaired within {most:,} tokens, the summary keeps {report.score:g} of 100 of what mattered, below "
                 f"summary.refuse_below {policy.refuse_below:g}: raise summary.max_tokens, or ask for less"
@@ -219,8 +222,17 @@ class Chain:
         yield _created(replace(ask, strategy=got.strategy), body, report, replaced, got.seconds)
         return None
 
-    def measured(self, ask: Ask, body: str) -> Report:
-        """What a text keeps of what a request is about."""
+    def _repaired(self, ask: Ask, body: str, most: int) -> tuple[str, Report | None]:
+        """A body with what it lost given back, within a limit, and what it keeps then."""
+        if not self.policy.measure:
+            return body, None
+        body, report = faithful(facts_of(ask), body, ask, most, self.policy.min_score)
+        return body, report.concealed(ask.words, body, self.conceal)
+
+    def measured(self, ask: Ask, body: str) -> Report | None:
+        """What a text keeps of what a request is about; None where nobody wants to know."""
+        if not self.policy.measure:
+            return None
         return measure(facts_of(ask), body).concealed(ask.words, body, self.conceal)
 
     def _judged(
@@ -264,10 +276,15 @@ def _divided(ask: Ask, window: int) -> tuple[Ask, Ask | None] | TokenLimitExceed
 
 
 def _counted(ask: Ask, reply: Reply) -> tuple[int, int]:
-    return sum(ask.count(message["content"]) for message in ask.messages), ask.count(reply.text)
+    """What a call used, where the provider does not tell: about, for what folds was counted as it stood in the list."""
+    if ask.tokens is None:
+        asked = sum(ask.count(message["content"]) for message in ask.messages)
+    else:
+        asked = ask.tokens + sum(map(ask.count, ask.instructions)) + _FRAME + _LABEL * len(ask.source)
+    return asked, ask.count(reply.text)
 
 
-def _created(ask: Ask, body: str, report: Report, replaced: int, seconds: float) -> Emit:
+def _created(ask: Ask, body: str, report: Report | None, replaced: int, seconds: float) -> Emit:
     size = ask.count(body)
     return Emit(
         "compact.summary_created",
@@ -277,7 +294,7 @@ def _created(ask: Ask, body: str, report: Report, replaced: int, seconds: float)
             "input_messages": len(ask.source),
             "summary_tokens": size,
             "compression_ratio": round(1 - size / replaced, 4),
-            "report": report.as_dict(),
+            "report": report.as_dict() if report is not None else None,
             "summary": body,
         },
         duration=seconds,

@@ -74,13 +74,13 @@ def cut(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
 
 def _frame(ask: Ask) -> int:
     """Tokens of a request without its answer and with hardly a message."""
-    hardly = replace(ask, source=(Message("user", ".", None),), positions=(0,))
+    hardly = replace(ask, source=(Message("user", ".", None),), positions=(0,), tokens=None)
     return request_tokens(hardly) - ask.max_tokens
 
 
 def _shrunk_first(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
     """A request to shrink the notes alone, when they are what is too long."""
-    notes = replace(ask, source=(), positions=(), called=(), continues=False)
+    notes = replace(ask, source=(), positions=(), called=(), continues=False, tokens=None)
     asked, size = request_tokens(notes) - notes.max_tokens, ask.count(ask.previous or "")
     answer = min(ask.max_tokens, limit - asked)
     if answer < _LEAST or size <= answer:
@@ -171,10 +171,11 @@ def _ends(text: str, size: int) -> Iterator[int]:
 def _divided(ask: Ask, taken: list[_Piece]) -> tuple[Ask, Ask | None]:
     """A request up to its last taken piece, and what is left of it."""
     at = taken[-1]
-    part = replace(ask, source=ask.source[: at.index + 1], positions=ask.positions[: at.index + 1])
+    part = replace(ask, source=ask.source[: at.index + 1], positions=ask.positions[: at.index + 1], tokens=None)
     rest = replace(
         ask,
         source=ask.source[at.index + 1 :],
+        tokens=None,
         positions=ask.positions[at.index + 1 :],
         called=tuple(_names(part).items()),
         continues=False,
@@ -210,4 +211,4 @@ def _with(message: Message, fields: dict[int, str]) -> Message:
     first = 1 + len(message.calls)
     calls = [replace(call, arguments=fields[i]) for i, call in enumerate(message.calls, 1) if i in fields]
     answers = [replace(answer, text=fields[i]) for i, answer in enumerate(message.answers, first) if i in fields]
-    return replace(message, text=fields.get(0, ""), calls=tuple(calls), answers=tuple(answers))
+    return message._replace(text=fields.get(0, ""), calls=tuple(calls), answers=tuple(answers))

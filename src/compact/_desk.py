@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._archive import Archive
 from ._entries import Reader, Record
@@ -17,7 +17,6 @@ from ._journal import Journal
 from ._mend import mend
 from ._meter import REPLY_PRIMER, Tally, counter_for, tools_tokens
 from ._plan import Plan
-from ._policy import Policy
 from ._records import Line, arrived, same_fold
 from ._rooms import Room
 from ._session import FoldRecord, Session
@@ -35,29 +34,52 @@ _MODELS = 1_000
 
 @dataclass(slots=True)
 class Call:
-    """One call under way; `fold` is what it will commit."""
+    """One call under way: what it is judged on, and the job it becomes when a fold is due. Most never do."""
 
+    desk: Desk
+    terms: Terms
     room: Room
     track: Track
     messages: Sequence[Any]
     tools_cost: int
-    job: Job
+    factor: float
+    decision: Decision
+    lines: Lines
+    reader: Reader
+    made: Job | None = None
     fold: tuple[FoldRecord, Record] | None = None
+    """What it will commit."""
+    again: bool = False
+    """Whether it is opened anew because the session had changed under it."""
     swapped: bool = False
     """Whether a fold that was made ahead of need went into force in this call."""
 
+    @property
+    def job(self) -> Job:
+        """What the flow is given."""
+        if self.made is None:
+            self.made = self.desk.job(self)
+        return self.made
+
+    def change(self, **changes: Any) -> None:
+        """Make the job another one."""
+        self.made = replace(self.job, **changes)
+
     def forced(self, reason: str, **changes: Any) -> Call:
         """The same call as a fold that was asked for."""
-        job = replace(self.job, forced=True, **changes)
+        self.change(forced=True, **changes)
+        job = self.job
         self.track.reread(self.messages, job.reader)
         usage = self.track.usage(self.tools_cost).scaled(job.factor)
-        decision = decide(usage, self.track.counters(), job.policy, job.lines, forced=reason)
-        self.job = replace(job, decision=decision)
+        self.lines = job.lines
+        self.decision = decide(usage, self.track.counters(), job.policy, job.lines, forced=reason)
+        self.change(decision=self.decision)
         return self
 
     def once_more(self) -> Call:
         """The same call on a session that was read back anew."""
-        self.job = replace(self.job, again=True)
+        self.again = True
+        self.change(again=True)
         return self
 
     def keep(self, outcome: Outcome) -> tuple[FoldRecord, Record]:
@@ -75,8 +97,8 @@ class Call:
     @property
     def early(self) -> bool:
         """Whether nothing is due and a fold should be made ahead of need."""
-        line = self.job.lines.prepare
-        if line is None or self.job.decision or self.job.usage.total < max(line, self.room.session.prepare_from):
+        line = self.lines.prepare
+        if line is None or self.decision or self.decision.usage.total < max(line, self.room.session.prepare_from):
             return False
         return self.room.preparation is None or self.room.preparation.failed
 
@@ -89,17 +111,29 @@ class Call:
         room = Room(job.session.id)
         room.session = job.session.shadow(reader)
         lines, total = job.lines, job.usage.total
+        decision = Decision(("prepare",), job.usage, lines.window, lines.trigger)
         job = replace(
             job,
             session=room.session,
             reader=reader,
-            decision=Decision(("prepare",), job.usage, lines.window, lines.trigger),
+            decision=decision,
             outgoing=lambda: track.outgoing(messages),
             again=True,
             # The call that crosses the trigger lands somewhere above it.
             ahead=lines.trigger - total + min(growth(lines), total // 4),
         )
-        return Call(room, track, messages, self.tools_cost, job)
+        return replace(self, room=room, track=track, messages=messages, decision=decision, made=job)
+
+
+class Terms(NamedTuple):
+    """What holds for all calls that ask for the same model, window and room for output under one configuration."""
+
+    config: CompactConfig
+    asked: tuple[str | None, int | None, int | None]
+    named: str
+    """The model."""
+    tally: Tally
+    lines: Lines
 
 
 class Desk:
@@ -124,7 +158,7 @@ class Desk:
         self._offline = offline
         self._conceal = conceal
         self._tallies: dict[tuple[str, str], Tally] = {}
-        self._last_lines: tuple[Policy, int, int | None, Lines] | None = None
+        self._last_terms: Terms | None = None
         self._gone: dict[str, tuple[int, int, dict[str, tuple[str, int]]]] = {}
 
     def open(
@@ -144,34 +178,38 @@ class Desk:
         session = room.session
         if session.reader is None:
             self.wake(config, session, messages, tools)
-        named = model or config.model
-        reader = self._reader(session, self._tally(config.counter, named), peek)
+            assert session.reader is not None
+        terms = self._terms(config, model, window, reserve_output)
+        tally, lines, policy = terms.tally, terms.lines, config.policy
+        reader = session.reader if session.reader.tally is tally and not peek else self._reader(session, tally, peek)
         track = session.track(messages, reader, tools, peek=peek)
         track.mending = _mending(track, messages, reader) if track.unjudged else 0
-        policy, tools_cost = config.policy, self._tools_cost(session, tools, reader.tally, named) + session.unseen
-        own_window = config.window if named == config.model else window_of(named)
-        lines = self._lines(policy, window or own_window, reserve_output)
-        factor = session.factor or 1 + reader.tally.margin
+        tools_cost = session.unseen + (self._tools_cost(session, tools, terms) if tools else 0)
+        factor = session.factor or 1 + tally.margin
         decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
         if decision and track.reread(messages, reader):
             decision = decide(track.usage(tools_cost).scaled(factor), track.counters(), policy, lines)
-        job = Job(
-            session=session,
-            reader=reader,
-            model=named,
-            policy=policy,
+        return Call(self, terms, room, track, messages, tools_cost, factor, decision, lines, reader)
+
+    def job(self, call: Call) -> Job:
+        """A call as the flow's value."""
+        config, track, messages = call.terms.config, call.track, call.messages
+        return Job(
+            session=call.room.session,
+            reader=call.reader,
+            model=call.terms.named,
+            policy=config.policy,
             summary=config.summary,
-            lines=lines,
-            decision=decision,
+            lines=call.lines,
+            decision=call.decision,
             outgoing=lambda: track.outgoing(messages),
-            fixed=tools_cost + REPLY_PRIMER,
-            factor=factor,
+            fixed=call.tools_cost + REPLY_PRIMER,
+            factor=call.factor,
             offline=self._offline,
             before_fold=self._before_fold,
             conceal=self._conceal,
             archived=self._archive is not None,
         )
-        return Call(room, track, messages, tools_cost, job)
 
     async def warm_up(
         self,
@@ -285,27 +323,28 @@ class Desk:
         assert session.reader is not None
         if peek:
             return session.reader.with_tally(tally)
-        if session.reader.tally is tally:
-            return session.reader
         session.reader.tally = tally
         session.factor = None
         for track in session.tracks:
             track.recost(session.reader)
         return session.reader
 
-    def _lines(self, policy: Policy, window: int, reserve_output: int | None) -> Lines:
-        """The lines of this call, which are nearly always those of the last one."""
-        known = self._last_lines
-        if known is None or known[0] is not policy or known[1:3] != (window, reserve_output):
-            lines = lines_for(policy, window, reserve_output=reserve_output)
-            if lines.budget <= 0:
-                raise ConfigError(
-                    f"a window of {window:,} tokens leaves no budget: hard_cap_buffer {policy.hard_cap_buffer:,} and "
-                    f"reserve_output {window - policy.hard_cap_buffer - lines.budget:,} take it all; give it more"
-                )
-            known = policy, window, reserve_output, lines
-            self._last_lines = known
-        return known[3]
+    def _terms(self, config: CompactConfig, model: str | None, window: int | None, reserve_output: int | None) -> Terms:
+        """The terms of this call, which are nearly always those of the last one."""
+        known, asked = self._last_terms, (model, window, reserve_output)
+        if known is not None and known.config is config and known.asked == asked:
+            return known
+        named, policy = model or config.model, config.policy
+        window = window or (config.window if named == config.model else window_of(named))
+        lines = lines_for(policy, window, reserve_output=reserve_output)
+        if lines.budget <= 0:
+            raise ConfigError(
+                f"a window of {window:,} tokens leaves no budget: hard_cap_buffer {policy.hard_cap_buffer:,} and "
+                f"reserve_output {window - policy.hard_cap_buffer - lines.budget:,} take it all; give it more"
+            )
+        known = Terms(config, asked, named, self._tally(config.counter, named), lines)
+        self._last_terms = known
+        return known
 
     def _tally(self, counter: str, model: str) -> Tally:
         tally = self._tallies.get((counter, model))
@@ -315,15 +354,13 @@ class Desk:
             tally = self._tallies[counter, model] = counter_for(counter, model)
         return tally
 
-    def _tools_cost(self, session: Session, tools: Sequence[Any] | None, tally: Tally, model: str) -> int:
+    def _tools_cost(self, session: Session, tools: Sequence[Any], terms: Terms) -> int:
         """What the tools cost; counted again only when they are others than last time."""
-        if not tools:
-            return 0
-        known = session.tools
+        known, tally = session.tools, terms.tally
         alike = known is not None and known[0] is tally and known[2] == len(tools)
         if known is not None and alike and (known[1] is tools or equal(known[1], tools)):
             return known[3]
-        cost = tools_tokens(tools, tally, model)
+        cost = tools_tokens(tools, tally, terms.named)
         session.tools = tally, tools, len(tools), cost
         return cost
 

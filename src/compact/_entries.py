@@ -3,6 +3,9 @@
 Owns: `Entry`, `Reader`, `Record` (a fold remembered by content), `Memory`.
 Must never: do I/O, decide, or follow a host's list (`_track` does).
 
+A host may write on its messages after they were read. What was read of a plain one is kept as a copy of its dicts and
+lists, which shares the texts: comparing with it is comparing by content, and quicker than reading again.
+
 A summary of ours is known by a hash of the text we wrote and the role we wrote it in, never by its marker: anybody
 can write a marker.
 """
@@ -11,8 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
+from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 from ._dialects import DIALECTS, Dialect, detect
@@ -29,14 +33,21 @@ KEPT_RECORDS = 8
 class Entry:
     """A message as read: what it says, what it costs, where it stood in the session."""
 
-    __slots__ = ("digest", "message", "position", "summary", "tokens")
+    __slots__ = ("digest", "message", "position", "seen", "summary", "tokens")
 
     def __init__(self, message: Message, tokens: int, position: int, *, summary: bool = False) -> None:
         self.message = message
         self.tokens = tokens
         self.position = position
         self.summary = summary
+        self.seen = as_seen(message.raw, message.text)
+        """The host message as it was read; what is not plain, as it is."""
         self.digest: bytes | None = None
+
+    @property
+    def opaque(self) -> bool:
+        """Whether only reading it again can tell that it was written on."""
+        return self.seen is self.message.raw
 
     def content(self) -> bytes:
         """A hash of the host message's content, computed when first asked for."""
@@ -100,7 +111,7 @@ class Reader:
         except InvalidMessage as error:
             raise InvalidMessage(f"message {index}: {error}") from error
         if self.protect is not None and self.protect(raw) and not message.pinned:
-            return replace(message, pinned=True)
+            return message._replace(pinned=True)
         return message
 
     def with_tally(self, tally: Tally) -> Reader:
@@ -187,11 +198,41 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
+_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def as_seen(raw: Any, text: str) -> Any:
+    """A copy of a plain message that nobody else can write on; anything that is not plain throughout, as it is."""
+    if type(raw) is not dict:
+        return raw
+    if len(raw) == 2 and raw.get("content") is text:  # the other one is its role
+        return raw.copy()
+    try:
+        return _own(raw)
+    except (TypeError, RecursionError):
+        return raw
+
+
+def _own(value: Any) -> Any:
+    """A copy of dicts and lists down to their values."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is dict:
+        return {key: _own(inner) for key, inner in value.items()}
+    if kind is list:
+        return [_own(inner) for inner in value]
+    raise TypeError(kind)
+
+
 _BOOKKEEPING = frozenset({"meta", "cache_control"})
 
 
 def content_digest(raw: Any) -> bytes:
     """A hash of a host message's content. Bookkeeping (`meta`, `cache_control`) is not content."""
+    if type(raw) is dict and len(raw) == 2 and type(raw.get("content")) is str and type(raw.get("role")) is str:
+        text = f'{{"content": {encode_basestring(raw["content"])}, "role": {encode_basestring(raw["role"])}}}'
+        return _digest(text.encode("utf-8", "surrogatepass"))  # what follows comes to the same, and takes longer
     try:
         fields = {key: value for key, value in as_mapping(raw).items() if key not in _BOOKKEEPING}
         parts = fields.get("content")
@@ -200,7 +241,7 @@ def content_digest(raw: Any) -> bytes:
                 {k: v for k, v in part.items() if k not in _BOOKKEEPING} if isinstance(part, dict) else part
                 for part in parts
             ]
-        text = json.dumps(fields, sort_keys=True, ensure_ascii=False, default=_plain)
+        text = _json(fields)
     except Exception:  # what cannot be written cannot be known again either: it only equals itself
         text = f"object {id(raw)}"
     return _digest(text.encode("utf-8", "surrogatepass"))
@@ -210,3 +251,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     return dict(as_mapping(value))
+
+
+_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=_plain).encode

@@ -81,6 +81,8 @@ _TAKEN_BACK = re.compile(
     r"|changed my mind)\b",
     re.I,
 )
+_BACK = tuple("longer mind forget ignore drop skip scrap cancel revoke more needed instead".split())
+"""One of these is in every such sentence, and looking for them is quicker."""
 _NEGATED = ("not", "n't", "n’t", "never")
 _IDLE = re.compile(
     r"(?:(?:now|ok(?:ay)?|good|great|perfect|next|first),? ?){0,3}(?:let me|i['’]ll|i will|let['’]s)\b"
@@ -239,7 +241,8 @@ def _is_data(line: str) -> bool:
 
 def _takes_back(sentence: str) -> bool:
     """Whether somebody takes something back; "don't forget" does not."""
-    found = _TAKEN_BACK.search(sentence)
+    lowered = sentence.lower()
+    found = _TAKEN_BACK.search(sentence) if any(map(lowered.__contains__, _BACK)) else None
     return found is not None and not sentence[: found.start()].rstrip().lower().endswith(_NEGATED)
 
 

@@ -27,7 +27,7 @@ from ._mend import Mended, mend
 from ._messages import History
 from ._plan import Fold, Layout, Plan
 from ._policy import Policy
-from ._reports import cannot_fit, decided, estimated, pruned, swapped
+from ._reports import cannot_fit, decided, pruned, swapped
 from ._session import Prepared
 from .errors import (
     ArchiveError,
@@ -41,14 +41,9 @@ __all__ = ["flow", "plan_for"]
 
 
 def flow(job: Job) -> Generator[Effect, Any, Outcome]:
-    """Judge one call and, when a fold is due, carry it out."""
+    """Carry out a fold that is due."""
     machine = job.session.machine
-    if not job.again:
-        yield estimated(job)
-    machine.need(bool(job.decision))
-    if not job.decision:
-        yield decided(job, "below every threshold")
-        return Outcome()
+    machine.need(True)
     if not job.again and (yield Refresh()):
         return Outcome(stale=True)
     try:
@@ -147,7 +142,7 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         yield failed(outcome, "unchanged")
         return _unchanged(job, outcome)
     outcome = replace(outcome, fallback=summaries.fallback, report=together(summaries.reports))
-    outcome = _told(job, outcome, mended, job.history(arrived_entries))
+    outcome = _told(job, outcome, mended, job.history(arrived_entries) if mended.sentences else history)
     if outcome.repairs:
         yield warning("repaired_history", "low", "; ".join(outcome.repairs))
     if job.ahead is not None:
@@ -254,7 +249,7 @@ def _summaries(job: Job, history: History, plan: Plan, room: Room) -> Generator[
 
 def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Generator[Effect, Any, str | None]:
     """The same notes in fewer tokens, or None."""
-    shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit)
+    shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit, tokens=None)
     request = shrink, job.reader.tally.count(notes)
     shrunk = yield from Chain(job.summary, job.session.machine, "prune", offline, conceal=job.conceal).summarize(
         [request]
@@ -281,5 +276,6 @@ def _request(job: Job, history: History, fold: Fold, room: Room) -> Request:
         prompt=job.summary.prompt,
         tag=job.summary.summary_tag,
         count=job.reader.tally.count,
+        tokens=history.cost(fold.indices),
     )
     return ask, replaced

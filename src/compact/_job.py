@@ -20,7 +20,7 @@ from ._policy import Policy, SummaryPolicy
 from ._session import Prepared, Session
 from ._trigger import Decision, Lines
 
-__all__ = ["Job", "Outcome"]
+__all__ = ["UNCHANGED", "Job", "Outcome"]
 
 SMALLEST_SUMMARY = 16
 """Fewer tokens than this say nothing: a fold that leaves its summary less room is not worth making."""
@@ -67,17 +67,11 @@ class Job:
         """The list that would go out, as the core sees it."""
         return self.session.history(entries, self.policy.roles_never_prune)
 
-    @property
-    def layout_name(self) -> str:
-        """What the layout is called; a callable of the user's has a name too."""
-        layout = self.policy.layout
-        return layout if isinstance(layout, str) else getattr(layout, "__name__", type(layout).__name__)
-
     def setting(self) -> dict[str, Any]:
         """The rules and lines of this call, as plain values for whoever looks at it later."""
         return {
             "model": self.model,
-            "layout": self.layout_name,
+            "layout": self.policy.layout_name,
             "strategy": self.policy.strategy,
             "window": self.lines.window,
             "trigger": self.lines.trigger,
@@ -157,3 +151,7 @@ class Outcome:
     repairs: tuple[str, ...] = ()
     setting: Mapping[str, Any] = field(default_factory=dict)
     """The rules and lines it was made under, as plain values."""
+
+
+UNCHANGED = Outcome()
+"""Nothing was done."""

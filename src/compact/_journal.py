@@ -8,8 +8,8 @@ Must never: let a sink or the event file stop the agent. A transcript or summary
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from ._archive import Archive, Stored
 from ._effects import Emit
@@ -36,10 +36,25 @@ class Journal:
         self._archive = archive
         self._sinks = sinks
 
+    @property
+    def watched(self) -> bool:
+        """Whether anybody would see an event. (Warnings also go to the log.)"""
+        return self._archive is not None or bool(self._sinks)
+
     def emit(self, room: Room, effect: Emit) -> None:
         """Send an event to every sink, and hold it for the archive. Writes nothing: it is called on event loops."""
-        if self._archive is None and not self._sinks and effect.name != "compact.warning":
-            return  # warnings also go to the log
+        if self.watched or effect.name == "compact.warning":
+            self.tell(room, effect.name, effect.data, effect.status, effect.duration)
+
+    def tell(
+        self,
+        room: Room,
+        name: str,
+        data: Mapping[str, Any],
+        status: Literal["ok", "error"] = "ok",
+        duration: float = 0.0,
+    ) -> None:
+        """`emit` without an effect, for what is told at every call."""
         session = room.session
         # Never the same time twice: a session's events are told apart by it, and some clocks are coarse. A clock that
         # was set back by more than a second is believed.
@@ -47,7 +62,7 @@ class Journal:
         if room.said - 1.0 < now <= room.said:
             now = room.said + 1e-6
         room.said = now
-        event = Event(effect.name, session.id, session.step, now, effect.duration, effect.status, effect.data)
+        event = Event(name, session.id, session.step, now, duration, status, data)
         if self._archive is not None:
             room.events.append(event)
             if not session.step and len(room.events) > 2 * EVENTS_HELD:

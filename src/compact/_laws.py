@@ -75,7 +75,7 @@ def _pins(case: FoldCase) -> str | None:
 def _pairs(case: FoldCase) -> str | None:
     fold_of = {i: number for number, fold in enumerate(case.plan.folds) for i in fold.indices}
     for block in case.before.blocks:
-        if len({fold_of.get(i, -1) for i in block.indices}) > 1:
+        if len(block.indices) > 1 and len({fold_of.get(i, -1) for i in block.indices}) > 1:
             return f"messages {list(block.indices)} belong together and were split"
     return None
 
@@ -143,9 +143,10 @@ def _runs(case: FoldCase) -> str | None:
 
 
 def _newest(case: FoldCase) -> str | None:
-    users = [i for i, m in enumerate(case.before) if m.is_user and i not in case.before.summaries]
-    if users and users[-1] in case.plan.folded and not case.squeezed:
-        return f"the newest user message ({users[-1]}) was folded"
+    backwards = reversed(range(len(case.before)))
+    newest = next((i for i in backwards if case.before[i].is_user and i not in case.before.summaries), None)
+    if newest in case.plan.folded and not case.squeezed:
+        return f"the newest user message ({newest}) was folded"
     return None
 
 

@@ -125,9 +125,9 @@ def _newest(history: History) -> dict[int, str]:
 
 def _newest_words(history: History) -> list[Block]:
     """The block with the newest words of a user, which may stand beside tool results (Anthropic)."""
-    users = [b for b in history.blocks if any(history[i].is_user and i not in history.summaries for i in b.indices)]
-    newest = max(users, key=lambda b: max(i for i in b.indices if history[i].is_user), default=None)
-    return [] if newest is None or newest.pinned else [newest]
+    backwards = reversed(range(len(history)))
+    newest = next((i for i in backwards if history[i].is_user and i not in history.summaries), None)
+    return [block for block in history.blocks if newest in block.indices and not block.pinned]
 
 
 def _start_of_last(history: History, turns: int) -> int:

@@ -26,7 +26,7 @@ from ._effects import Effect, Emit, Refresh, SaveSummary, SaveTranscript, Work, 
 from ._events import Sink
 from ._fidelity import Report
 from ._flow import flow, plan_for
-from ._job import Outcome
+from ._job import UNCHANGED, Outcome
 from ._journal import Journal
 from ._keeper import Keeper
 from ._mend import mend
@@ -34,6 +34,7 @@ from ._meter import reported_input
 from ._plan import Plan
 from ._records import own_fields, travel_value
 from ._redact import Redactor, held_secrets
+from ._reports import decision_data, estimate_data
 from ._rooms import Room, Rooms
 from ._session import FoldRecord, Session
 from ._trigger import Counters, Decision, Lines
@@ -217,7 +218,7 @@ class CompactManager(Keeper):
 
             def shrinking() -> Call:
                 call = self._open(room, messages, tools, model)
-                total = call.job.usage.total
+                total = call.decision.usage.total
                 goal = _limit(limit) if limit is not None and limit < total else max(1, total * 3 // 4)
                 return call.forced("overflow", lines=Lines(goal, goal), offline=True, must_shrink=True)
 
@@ -229,9 +230,9 @@ class CompactManager(Keeper):
         """The list within a limit, whatever has to fold; the one-shot form."""
         with self._rooms.turn(session_id) as room:
             call = self._open(room, messages, tools)
-            if call.job.usage.total <= _limit(limit):
+            if call.decision.usage.total <= _limit(limit):
                 return call.messages
-            policy = call.job.policy.model_copy(update={"layout": layout})
+            policy = call.terms.config.policy.model_copy(update={"layout": layout})
             return self._run(lambda: call.forced("limit", policy=policy, lines=Lines(limit, limit), squeeze=True))
 
     # -- looking without touching ------------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ class CompactManager(Keeper):
     ) -> Decision:
         """Whether a fold is due, and why. Leaves no trace."""
         with self._rooms.turn(session_id, keep=False) as room:
-            return self._desk.open(self._config, room, messages, tools, model, peek=True).job.decision
+            return self._desk.open(self._config, room, messages, tools, model, peek=True).decision
 
     def plan(
         self, session_id: str, messages: Sequence[Any], *, tools: Sequence[Any] | None = None, model: str | None = None
@@ -380,6 +381,9 @@ class CompactManager(Keeper):
             while True:
                 if call.room.preparation is not None:
                     self._preparations.meet(call)
+                if not self._due(call):
+                    outcome = UNCHANGED
+                    break
                 outcome = drive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
                 if not outcome.stale:
                     break
@@ -405,6 +409,9 @@ class CompactManager(Keeper):
             while True:
                 if call.room.preparation is not None:
                     await self._preparations.ameet(call)
+                if not self._due(call):
+                    outcome = UNCHANGED
+                    break
                 outcome = await adrive(flow(call.job), partial(self._perform, call), self._summarizer, call.job.summary)
                 if not outcome.stale:
                     break
@@ -417,6 +424,20 @@ class CompactManager(Keeper):
         if call.early:
             self._preparations.astart(call)
         return messages
+
+    def _due(self, call: Call) -> bool:
+        """Whether the flow has something to do. What the list weighs is told in any case, and that nothing is due."""
+        journal, room, due = self._journal, call.room, bool(call.decision)
+        if journal.watched:
+            terms, decision = call.terms, call.decision
+            if not call.again:
+                journal.tell(room, "compact.token_estimate", estimate_data(terms.named, decision.usage, call.lines))
+            if not due:
+                data = decision_data(terms.config.policy, call.lines, decision, "below every threshold")
+                journal.tell(room, "compact.trigger_decision", data)
+        if not due:
+            room.session.machine.need(False)
+        return due
 
     @cached_property
     def _preparations(self) -> Preparations:
@@ -459,10 +480,10 @@ class CompactManager(Keeper):
     def _finish(self, call: Call, outcome: Outcome) -> Any:
         """Commit what the flow did, and give back the list to send."""
         session, track = call.room.session, call.track
-        total = outcome.tokens_after if outcome.changed else call.job.usage.total
-        session.sent = round(total / call.job.factor)
+        total = outcome.tokens_after if outcome.changed else call.decision.usage.total
+        session.sent = round(total / call.factor)
         if outcome.changed or call.swapped:
-            session.prepare_from = total + growth(call.job.lines)
+            session.prepare_from = total + growth(call.lines)
         if outcome.changed:
             assert call.fold is not None
             call.room.give_up()

@@ -16,10 +16,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 __all__ = ["Answer", "Block", "Call", "History", "Message", "Role", "as_mapping", "readable"]
 
@@ -43,14 +43,17 @@ class Answer:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What the core needs to know of one host message. `raw` is the host's own object, never changed."""
+class Message(NamedTuple):
+    """What the core needs to know of one host message. `raw` is the host's own object, never changed.
+
+    Messages are equal when they say the same, whatever object they were read from. A tuple, because one is made of
+    every message that is read.
+    """
 
     role: Role
     text: str
     """What was said, as text; a folded image stands here as a marker such as `[image]`."""
-    raw: Any = field(compare=False)
+    raw: Any
     calls: tuple[Call, ...] = ()
     answers: tuple[Answer, ...] = ()
     name: str = ""
@@ -63,6 +66,15 @@ class Message:
     """Text that is sent and counted but never summarized (signed thinking)."""
     weight: int = 0
     """Tokens that are not text: images, files, encrypted reasoning."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self[:2] == other[:2] and self[3:] == other[3:]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self[:2], self[3:]))
 
     @property
     def is_user(self) -> bool:
@@ -218,23 +230,19 @@ def _blocks(history: History) -> tuple[Block, ...]:
 
     members: dict[int, list[int]] = {}
     for i in range(len(messages)):
-        members.setdefault(root(i), []).append(i)
-    last_said = max(
-        (i for i, m in enumerate(messages) if m.role in ("user", "assistant") and not m.answers), default=-1
-    )
+        members.setdefault(i if parent[i] == i else root(i), []).append(i)
+    spoken = (i for i in reversed(range(len(messages))) if messages[i].role in ("user", "assistant"))
+    last_said = next((i for i in spoken if not messages[i].answers), -1)
     blocks = []
     for indices in members.values():
-        is_open = any(i in unanswered for i in indices) and last_said <= max(
-            i for i in indices if messages[i].role == "assistant"
-        )
-        blocks.append(
-            Block(
-                tuple(indices),
-                tool=any(messages[i].calls or messages[i].answers for i in indices),
-                open=is_open,
-                pinned=any(messages[i].pinned or messages[i].role in pinned_roles for i in indices),
-            )
-        )
+        tool = is_open = pinned = False
+        for i in indices:
+            message = messages[i]
+            tool = tool or bool(message.calls or message.answers)
+            pinned = pinned or message.pinned or message.role in pinned_roles
+        if tool and any(i in unanswered for i in indices):
+            is_open = last_said <= max(i for i in indices if messages[i].role == "assistant")
+        blocks.append(Block(tuple(indices), tool, is_open, pinned))
     return tuple(blocks)
 
 

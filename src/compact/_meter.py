@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._messages import Message, as_mapping
 from ._tables import encoding
@@ -72,8 +72,7 @@ class Tally:
     """What the role words cost, filled as they are met: every message has one, and there are five."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of a request by where they come from. `messages` includes the primer of the reply, once."""
 
     system: int = 0
@@ -90,7 +89,7 @@ class Usage:
         """The same usage where each token counts `factor`, rounded up."""
         if factor == 1:
             return self
-        return Usage(*(ceil(part * factor) for part in self.breakdown().values()))
+        return Usage(*(ceil(part * factor) for part in self))
 
     def breakdown(self) -> dict[str, int]:
         """The parts by name."""
@@ -121,13 +120,12 @@ def message_tokens(message: Message, tally: Tally) -> int:
     total = PER_MESSAGE + role + message.weight
     if message.text:
         total += count(message.text)
-    if message.name:
-        total += count(message.name) + PER_NAME
-    for call in message.calls:
-        total += PER_CALL + count(call.name) + count(call.arguments)
-    for answer in message.answers:
-        total += count(answer.text)
-    if message.hidden:
+    if message.name or message.calls or message.answers or message.hidden:
+        total += count(message.name) + PER_NAME if message.name else 0
+        for call in message.calls:
+            total += PER_CALL + count(call.name) + count(call.arguments)
+        for answer in message.answers:
+            total += count(answer.text)
         total += count(message.hidden)
     return total
 

@@ -230,6 +230,12 @@ class Policy(Section):
             )
         return self
 
+    @property
+    def layout_name(self) -> str:
+        """What the layout is called; a callable of the user's has a name too."""
+        layout = self.layout
+        return layout if isinstance(layout, str) else getattr(layout, "__name__", type(layout).__name__)
+
 
 class SummaryPolicy(Section):
     """Who writes summaries, how long they may be, and what is accepted."""
@@ -262,6 +268,8 @@ class SummaryPolicy(Section):
     """Seconds one call may take."""
     min_compression_ratio: Annotated[float, Field(ge=0, lt=1), _NUMBER] = 0.0
     """Share of the folded tokens that a summary must save."""
+    measure: bool = True
+    """Whether each summary is measured against the facts of what folds, and repaired; off makes long folds quicker."""
     min_score: Score = 70.0
     """Fidelity score below which a summary is repaired."""
     refuse_below: Score = 0.0

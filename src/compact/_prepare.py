@@ -217,7 +217,7 @@ class Preparations:
 
     def _begun(self, call: Call) -> Preparation:
         # Whatever comes of it, the next one must find something new.
-        call.room.session.prepare_from = call.job.usage.total + growth(call.job.lines)
+        call.room.session.prepare_from = call.decision.usage.total + growth(call.lines)
         preparation = Preparation(call.room, call.ahead(), self._desk, self._journal)
         call.room.preparation = preparation
         return preparation
@@ -234,7 +234,7 @@ def _loop_here() -> Any:
 
 def _wanted(call: Call) -> Preparation | None:
     """The fold made ahead, when this call needs one: not when a person or a provider asked for another."""
-    return call.room.preparation if call.job.decision and not call.job.forced else None
+    return call.room.preparation if call.decision and not call.job.forced else None
 
 
 def _patience(call: Call) -> float:
@@ -246,7 +246,7 @@ def _give(call: Call, preparation: Preparation, waited: float) -> None:
     """Let the call use the fold; one that it cannot use is given up."""
     made = preparation.made
     if made is not None and call.room.session.still(made.shadow) and _fits(call, made.record):
-        call.job = replace(call.job, prepared=replace(made, waited=waited))
+        call.change(prepared=replace(made, waited=waited))
     else:
         call.room.give_up()
 

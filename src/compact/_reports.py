@@ -11,42 +11,46 @@ from ._effects import Emit, warning
 from ._fit import Fitted
 from ._job import Job, Outcome
 from ._messages import History
+from ._meter import Usage
 from ._plan import Plan
+from ._policy import Policy
 from ._session import Prepared
+from ._trigger import Decision, Lines
 
-__all__ = ["cannot_fit", "decided", "estimated", "layers", "pruned", "swapped"]
-
-
-def estimated(job: Job) -> Emit:
-    """What the conversation weighs."""
-    total, window = job.usage.total, job.lines.window
-    return Emit(
-        "compact.token_estimate",
-        {
-            "model": job.model,
-            "t_est": total,
-            "max_tokens": window,
-            "usage_pct": round(total / window, 4),
-            "breakdown": job.usage.breakdown(),
-        },
-    )
+__all__ = ["cannot_fit", "decided", "decision_data", "estimate_data", "layers", "pruned", "swapped"]
 
 
-def decided(job: Job, why_not: str | None, plan: Plan | None = None, history: History | None = None) -> Emit:
-    """Whether a fold goes ahead, and what it will keep."""
-    policy, decision = job.policy, job.decision
-    data: dict[str, Any] = {
+def estimate_data(model: str, usage: Usage, lines: Lines) -> dict[str, Any]:
+    """What the conversation weighs: `compact.token_estimate`."""
+    total = usage.total
+    return {
+        "model": model,
+        "t_est": total,
+        "max_tokens": lines.window,
+        "usage_pct": round(total / lines.window, 4),
+        "breakdown": usage.breakdown(),
+    }
+
+
+def decision_data(policy: Policy, lines: Lines, decision: Decision, why_not: str | None) -> dict[str, Any]:
+    """Whether a fold goes ahead: `compact.trigger_decision`."""
+    return {
         "triggered": why_not is None,
         "reason": ", ".join((*decision.reasons, *([why_not] if why_not else ()))),
         "policy": {
             "trigger_pct": policy.trigger_pct,
             "hard_cap_buffer": policy.hard_cap_buffer,
             "strategy": policy.strategy,
-            "layout": job.layout_name,
+            "layout": policy.layout_name,
         },
-        "trigger": job.lines.trigger,
-        "budget": job.lines.budget,
+        "trigger": lines.trigger,
+        "budget": lines.budget,
     }
+
+
+def decided(job: Job, why_not: str | None, plan: Plan | None = None, history: History | None = None) -> Emit:
+    """Whether a fold goes ahead, and what it will keep."""
+    data = decision_data(job.policy, job.lines, job.decision, why_not)
     if plan is not None and history is not None:
         data |= {"kept": layers(history, plan), "pruned_count": len(plan.folded)}
     if job.note is not None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from ._events import Event
@@ -52,6 +52,30 @@ class Room:
             self.preparation = None
 
 
+class Turn:
+    """A session's room to be alone in, for `with`. A class, because a generator would cost more than the locks."""
+
+    __slots__ = ("_keep", "_room", "_rooms", "_session_id")
+
+    def __init__(self, rooms: Rooms, session_id: str, keep: bool) -> None:
+        self._rooms, self._session_id, self._keep = rooms, session_id, keep
+
+    def __enter__(self) -> Room:
+        room = self._room = self._rooms._room(self._session_id, self._keep)
+        try:
+            room.turnstile.enter()
+        except BaseException:
+            self._rooms._leave(room)
+            raise
+        return room
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            self._room.turnstile.leave()
+        finally:
+            self._rooms._leave(self._room)
+
+
 class Rooms:
     """All sessions of a manager; `see_off(room)` is called with each that gives way."""
 
@@ -61,19 +85,9 @@ class Rooms:
         self._see_off = see_off
         self._closed = False
 
-    @contextmanager
-    def turn(self, session_id: str, *, keep: bool = True) -> Iterator[Room]:
+    def turn(self, session_id: str, *, keep: bool = True) -> Turn:
         """The session's room, alone in it. Without `keep` a session that is not in memory is not taken in."""
-        room = self._room(session_id, keep)
-        try:
-            room.turnstile.enter()
-            try:
-                yield room
-            finally:
-                room.turnstile.leave()
-        finally:
-            for idle in self._left(room):
-                self._see_off(idle)
+        return Turn(self, session_id, keep)
 
     @asynccontextmanager
     async def aturn(self, session_id: str) -> AsyncIterator[Room]:
@@ -93,9 +107,13 @@ class Rooms:
     def look(self, session_id: str) -> Room:
         """The session's room from outside, without waiting and without taking it in."""
         room = self._room(session_id, keep=False)
+        self._leave(room)
+        return room
+
+    def _leave(self, room: Room) -> None:
+        """Somebody goes out; whoever gives way now is seen off."""
         for idle in self._left(room):
             self._see_off(idle)
-        return room
 
     def folding(self) -> bool:
         """Whether a fold is running in any session."""
@@ -123,9 +141,11 @@ class Rooms:
         return rooms
 
     def _room(self, session_id: str, keep: bool) -> Room:
-        self.check_id(session_id)
+        if type(session_id) is not str:
+            self.check_id(session_id)
         with self._mutex:
-            self.check_open()
+            if self._closed:
+                self.check_open()
             room = self._rooms.get(session_id)
             if room is None:
                 room = Room(session_id)

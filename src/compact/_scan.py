@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["Found", "facts_in", "scan"]
+__all__ = ["Found", "facts_in", "phrases_in", "scan", "tokens_in"]
 
 Found = tuple[str, str, int]
 """Kind, text, and where it begins."""
@@ -60,6 +60,9 @@ _PHRASE = re.compile(
     rf"|(?P<number>[$€£]?\b\d[\d.,]{{0,12}} (?:{_UNIT})\b)"
     r"|(?P<person>\b[A-Z][a-z]{2,15} [A-Z][a-z]{2,15}\b)"
 )
+# What every phrase has in it. An expression that begins with a set of characters finds them ten times as fast.
+_PHRASE_HINTS = tuple(map(re.compile, (rf"\d (?:{_UNIT})", r"[A-Z][a-z]{2,15} [A-Z]", _MONTH)))
+_QUOTE = re.compile(r"[`\"“«]")
 _QUOTED = re.compile(r"`([^`\n]{3,60})`|(?<![\w\\])\"([^\"\n\\]{4,60})\"(?!\w)|“([^”\n]{4,60})”|«([^»\n]{4,60})»")
 
 
@@ -94,15 +97,26 @@ def _scan_again(text: str) -> Sequence[Found]:
 
 
 def _scan(text: str) -> Sequence[Found]:
+    return (*tokens_in(text), *phrases_in(text))
+
+
+def tokens_in(text: str) -> list[Found]:
+    """The facts that are one token each. No token has a blank in it, so a text may be read word by word."""
     found: list[Found] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
         for kind, value in facts_in(token):
             found.append((kind, value, match.start() + token.find(value)))
-    for match in _PHRASE.finditer(text):
-        found.append((str(match.lastgroup), match.group(), match.start()))
-    for match in _QUOTED.finditer(text):
+    return found
+
+
+def phrases_in(text: str) -> list[Found]:
+    """The facts that take several tokens: dates in words, numbers with a unit, names of people, what is quoted."""
+    found: list[Found] = []
+    if any(hint.search(text) for hint in _PHRASE_HINTS):
+        found += [(str(match.lastgroup), match.group(), match.start()) for match in _PHRASE.finditer(text)]
+    for match in _QUOTED.finditer(text) if _QUOTE.search(text) else ():
         value = str(match.group(match.lastindex or 0)).strip()
         if value and (" " in value or not value.isalpha()):
             found.append(("quoted", value, match.start() + 1))
-    return tuple(found)
+    return found

@@ -121,7 +121,7 @@ class Session:
     def _choose(self, messages: Sequence[Any]) -> tuple[Track, int]:
         for track in self.tracks:
             if track.continues(messages):
-                return track, len(track.raws)
+                return track, len(track.entries)
         best, same = Track(self.memory), 0
         for track in self.tracks:
             common = track.common(messages)

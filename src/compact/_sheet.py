@@ -11,7 +11,7 @@ from collections import Counter
 from functools import lru_cache
 
 from ._asks import Ask
-from ._scan import scan
+from ._scan import phrases_in, tokens_in
 from ._text import lines_of, words_of
 from ._worth import SENTENCES, Fact, Line, Speaker, ending, sentence_worth, touch_worth, value_worth
 
@@ -30,7 +30,6 @@ _EVERYWHERE = 200
 
 _EDGES = ".,;:!?()\"'*…“”"
 _NAME = re.compile(r"[\w./-]*(?:[\d_/]|[a-z][A-Z]|\w\.\w)[\w./-]*")
-_PHRASE = re.compile(r"\d [A-Za-z%]|[A-Z][a-z]+\.? [A-Z\d]|[`\"“«]")
 _KEYED = re.compile(r"[\w\"'`][=:] ?[\"'`]?$")
 _PLACES = ("branch", "checkout", "worktree", "env", "staging", "production", "preprod", "canary", "sandbox")
 _PLACE = re.compile(
@@ -73,7 +72,7 @@ class _Known(dict[str, tuple[tuple[str, str], ...]]):
     def __missing__(self, word: str) -> tuple[tuple[str, str], ...]:
         core = word.strip(_EDGES).replace("'", "").replace("’", "")
         plain = core.isalpha() and (len(core) == 1 or core[1:].islower())
-        found = () if plain else tuple((kind, value) for kind, value, _ in scan(word))
+        found = () if plain else tuple((kind, value) for kind, value, _ in tokens_in(word))
         if len(word) <= WORD:
             self[word] = found
         return found
@@ -162,10 +161,8 @@ class Sheet:
 
     def _found_in(self, text: str) -> list[tuple[str, str]]:
         """The values in a text, branches and environments included."""
-        if _PHRASE.search(text):
-            found = [(kind, value) for kind, value, _ in scan(text)]
-        else:
-            found = [pair for some in filter(None, map(self._known.__getitem__, text.split())) for pair in some]
+        found = [pair for some in filter(None, map(self._known.__getitem__, text.split())) for pair in some]
+        found += [(kind, value) for kind, value, _ in phrases_in(text)]
         if any(map(text.__contains__, _PLACES)):
             places = _PLACE.finditer(text)
             found += [("branch" if at["branch"] else "environment", at[at.lastgroup or 0]) for at in places]

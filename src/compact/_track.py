@@ -7,15 +7,14 @@ again each time, as equal but not identical objects. For the second kind a `Reco
 summary and these kept ones", found by a hash over their content, and is replayed at every call: one summary per fold,
 and a byte-identical prefix between folds.
 
-Trust: the same list object with the same last messages is taken to be unchanged before them. Every message is read
-again when a fold is due, and besides once in so many calls as a quarter of the list has messages (64 at least): an
-edit in place further back is seen then, not at once. Hosts that pass copies are compared whole at every call.
+Trust: the same list object with the same last messages is taken to be unchanged before them. Every message is looked
+at again when a fold is due, and besides once in so many calls as a quarter of the list has messages (64 at least): an
+edit in place further back is seen then, not at once. Any other list is compared whole, by content, at every call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from operator import is_
 from typing import Any
 
 from ._entries import Entry, Memory, Reader, Record, chain_of
@@ -40,15 +39,17 @@ class Track:
         "entries",
         "head",
         "host",
+        "last",
         "late",
         "mending",
         "next_position",
-        "raws",
+        "opaque",
         "record",
         "replayed",
         "rounds",
         "saved",
         "searched",
+        "seen",
         "slots",
         "sums",
         "turns",
@@ -58,8 +59,13 @@ class Track:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.host: Sequence[Any] | None = None
-        self.raws: list[Any] = []
+        self.last: Any = None
+        """The newest message of the list, as the host's own object."""
         self.entries: list[Entry] = []
+        self.seen: list[Any] = []
+        """What each entry was read from."""
+        self.opaque = False
+        """Whether some entry is opaque."""
         self.sums = [0, 0, 0]
         self.turns = 0
         self.after_user = False
@@ -67,7 +73,7 @@ class Track:
         self.rounds = 0
         self.unread = 0
         self.compared = False
-        """Whether the last list held no object of the one before: each message was compared by its content."""
+        """Whether the list as it is now was compared with what was read, whole and by content."""
         self.late = False
         self.mending = 0
         """Tokens that mending adds to what goes out, where that is not judged before."""
@@ -85,7 +91,8 @@ class Track:
     def given(cls, raws: list[Any], entries: list[Entry], next_position: int, memory: Memory) -> Track:
         """The track of a list that was just handed to the host."""
         track = cls(memory)
-        track.host, track.raws, track.entries = raws, list(raws), list(entries)
+        track.host, track.last, track.entries = raws, raws[-1] if raws else None, list(entries)
+        track.seen = [entry.seen for entry in entries]
         track.next_position, track.searched = next_position, True
         track._recount()
         return track
@@ -109,49 +116,53 @@ class Track:
 
     def continues(self, messages: Sequence[Any]) -> bool:
         """Whether this is the very list last seen, grown at its end."""
-        size = len(self.raws)
-        return self.host is messages and len(messages) >= size and (size == 0 or messages[size - 1] is self.raws[-1])
+        size = len(self.entries)
+        return self.host is messages and len(messages) >= size and (size == 0 or messages[size - 1] is self.last)
 
     def common(self, messages: Sequence[Any]) -> int:
-        """How many messages at the beginning are the same, by identity or by content."""
-        size = min(len(self.raws), len(messages))
-        known, given = self.raws[:size], list(messages[:size])
+        """How many messages at the beginning are the same, by content."""
+        size = min(len(self.seen), len(messages))
+        known, given = self.seen[:size], list(messages[:size])
         if equal(known, given):
             return size
         return next((i for i in range(size) if not equal(known[i], given[i])), size)
 
     def follow(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
         """Take over `messages`, of which the first `same` are known; the last of them may have been written on."""
-        for index in range(max(0, same - GLANCE), same):
-            if messages[index] is self.raws[index] and self._written_on(index, reader):
-                same = index
-                break
-        if same < len(self.raws):
+        size = len(self.entries)
+        passes_copies = 0 < size <= len(messages) and messages[size - 1] is not self.last
+        glance = max(0, same - GLANCE)
+        if self.opaque or not equal([*messages[glance:same]], self.seen[glance:same]):
+            same = next((i for i in range(glance, same) if self._written_on(i, messages[i], reader)), same)
+        if same < len(self.entries):
             self._truncate(same)
-        self.compared = self.host is not messages and not any(map(is_, self.raws, messages))
-        if self.host is not messages:
-            self.raws = list(messages[:same])
-            self.host = messages
         for index in range(same, len(messages)):
             self._append(messages[index], index, reader)
+        self.compared = self.host is not messages and not self.opaque and reader.protect is None
+        # Whoever passes copies will not pass this list again: it need not outlive the call.
+        self.host = None if passes_copies else messages
+        if messages:
+            self.last = messages[-1]
 
     def reread(self, messages: Sequence[Any], reader: Reader) -> bool:
-        """Read every message again; True when one had changed since it was first read.
-
-        A host that passes nothing but copies cannot have written on what was read: they were compared whole.
-        """
+        """Look at every message again; True when one had changed since it was first read."""
         self.unread = 0
         if self.compared:
+            return False
+        # Where a host's own code has a say, it may say something else by now.
+        settled = not self.opaque and reader.protect is None
+        if settled and equal(self.seen, messages if type(messages) is list else list(messages)):
+            self.compared = True
             return False
         first_change = None
         for index, entry in enumerate(self.entries):
             raw = messages[index]
             message = reader.message(raw, index)
-            if raw is not self.raws[index] or message != entry.message:
+            if message != entry.message or not (entry.opaque or equal(raw, entry.seen)):
                 first_change = index if first_change is None else first_change
-                self.raws[index] = raw
                 summary = self._is_ours(message)
-                self.entries[index] = Entry(message, reader.cost(message), entry.position, summary=summary)
+                self.entries[index] = entry = Entry(message, reader.cost(message), entry.position, summary=summary)
+                self.seen[index] = entry.seen
         if first_change is None:
             return False
         if self.record is not None and first_change < self.replayed:
@@ -169,17 +180,12 @@ class Track:
         if self.record is not None:
             self.attach(self.record, self.replayed)
 
-    def _written_on(self, index: int, reader: Reader) -> bool:
+    def _written_on(self, index: int, raw: Any, reader: Reader) -> bool:
         """Whether a message was changed in place since it was read."""
-        raw, message = self.raws[index], self.entries[index].message
-        if (
-            type(raw) is dict
-            and len(raw) == 2
-            and raw.get("content") is message.text
-            and raw.get("role") == message.role
-        ):
-            return False  # nothing but a role and the very text that was read
-        return reader.message(raw, index) != message
+        entry = self.entries[index]
+        if not entry.opaque:
+            return not equal(raw, entry.seen)
+        return raw is entry.seen and reader.message(raw, index) != entry.message
 
     def _append(self, raw: Any, index: int, reader: Reader) -> None:
         message = reader.message(raw, index)
@@ -187,8 +193,8 @@ class Track:
         if entry.summary:
             entry.position = max(entry.position, self._memory.position_of(message))
         self.next_position = entry.position + 1
-        self.raws.append(raw)
         self.entries.append(entry)
+        self.seen.append(entry.seen)
         self._count(entry)
 
     def _is_ours(self, message: Message) -> bool:
@@ -199,18 +205,21 @@ class Track:
 
     def _count(self, entry: Entry) -> None:
         message = entry.message
-        self.sums[_PART.get(message.role, 2)] += entry.tokens
+        part = _PART.get(message.role, 2)
+        self.sums[part] += entry.tokens
+        if entry.seen is message.raw:
+            self.opaque = True
         if message.starts_exchange and not entry.summary:
             self.turns += not self.after_user
             self.after_user = True
-        elif message.role not in ("system", "developer"):
+        elif part == 2:
             self.after_user = False
         gone = self._memory.gone_calls
         if gone and any(answer.id in gone for answer in message.answers):
             self.late = True
 
     def _truncate(self, size: int) -> None:
-        del self.raws[size:], self.entries[size:]
+        del self.seen[size:], self.entries[size:]
         self.next_position = max((entry.position for entry in self.entries), default=-1) + 1
         if self.record is not None and size < self.replayed:
             self._start_over()
@@ -224,7 +233,7 @@ class Track:
         self.base, self.rounds, self.searched = 0, 0, False
 
     def _recount(self) -> None:
-        self.sums, self.turns, self.after_user, self.late = [0, 0, 0], 0, False, False
+        self.sums, self.turns, self.after_user, self.late, self.opaque = [0, 0, 0], 0, False, False, False
         base_turns = 0
         for index, entry in enumerate(self.entries):
             if index == self.base:

@@ -11,8 +11,9 @@ Rules:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
+from typing import NamedTuple
 
 from ._meter import Usage
 from ._policy import Policy
@@ -20,8 +21,7 @@ from ._policy import Policy
 __all__ = ["Counters", "Decision", "Lines", "decide", "lines_for"]
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(NamedTuple):
     """What has been added since the last fold, and how many turns the list holds now."""
 
     messages: int = 0
@@ -39,15 +39,15 @@ class Lines:
     threshold: int | None = None
     prepare: int | None = None
     """Where a fold is made ahead of need."""
+    trigger: int = field(init=False)
+    """The lowest line: below it nothing that counts tokens is due."""
 
-    @property
-    def trigger(self) -> int:
-        """The lowest line: below it nothing that counts tokens is due."""
-        return min(line for line in (self.share, self.threshold, self.budget) if line is not None)
+    def __post_init__(self) -> None:
+        lines = (self.share, self.threshold, self.budget)
+        object.__setattr__(self, "trigger", min(line for line in lines if line is not None))
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """Whether a fold is due (its truth value), why, and the usage it was judged on. `line` is the one that fired."""
 
     reasons: tuple[str, ...]

@@ -31,8 +31,10 @@ class Turnstile:
 
     def enter(self) -> None:
         """Wait for a turn on this thread. Whoever enters must leave."""
-        if self._enter():
-            return
+        with self._guard:
+            if not self._busy:
+                self._busy = True
+                return
         _check_no_loop()
         ready = threading.Event()
         if not self._enter(ready.set):
@@ -77,14 +79,13 @@ class Turnstile:
         finally:
             self.leave()
 
-    def _enter(self, grant: Callable[[], None] | None = None) -> bool:
-        """Go in when nobody is inside; otherwise queue up, when there is a way to be told."""
+    def _enter(self, grant: Callable[[], None]) -> bool:
+        """Go in when nobody is inside; otherwise queue up to be told."""
         with self._guard:
             if not self._busy:
                 self._busy = True
                 return True
-            if grant is not None:
-                self._waiting.append(grant)
+            self._waiting.append(grant)
             return False
 
     def _abandon(self, grant: Callable[[], None]) -> None:

@@ -73,7 +73,8 @@ class ChatDialect:
         if not messages:
             return [Problem(0, "empty_list", "The list has no messages; send at least one.")]
         found: list[Problem] = []
-        step, waiting, interrupted = -1, Counter[str](), False
+        nobody = Counter[str]()
+        step, waiting, interrupted = -1, nobody, False
         for i, message in enumerate(messages):
             if message.role in ("system", "developer"):
                 interrupted = bool(waiting.total())
@@ -94,7 +95,8 @@ class ChatDialect:
                 found.append(Problem(step, "unanswered_call", text))
             if _is_empty(message):
                 found.append(Problem(i, "empty_message", f"Message {i} is an assistant message with nothing in it."))
-            step, waiting, interrupted = i, Counter(call.id for call in message.calls), False
+            step, interrupted = i, False
+            waiting = Counter(call.id for call in message.calls) if message.calls else nobody
         return sorted(found, key=lambda problem: problem.index)
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[str]]:

@@ -11,7 +11,7 @@ that need these are left out, and of a list that arrived broken only the list th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from .._archive import Archive
@@ -125,7 +125,7 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
     """A fold as the laws see it, and whether its list was mended before it was folded."""
     dialect = detect(transcript) or DIALECTS["openai-chat"]
     pinned, earlier = set(record["pinned"]), frozenset(record["earlier_summaries"])
-    read = [replace(dialect.read(raw), pinned=line in pinned) for line, raw in enumerate(transcript)]
+    read = [dialect.read(raw)._replace(pinned=line in pinned) for line, raw in enumerate(transcript)]
     before = History(read, record["tokens"], record["positions"], earlier, frozenset())
     positions, gone = record["positions"], set(record["gone"])
     # A message that a repair once added shares the position of the one before it: only what went, went into a fold.

@@ -178,7 +178,7 @@ def _show_plan(conversation: Conversation, dry: DryRun, all_rows: bool) -> None:
         rows.add_row(place, f"{len(run):,}", f"{tokens:,}", fate, rule, text, style="dim" if fate == "folds" else None)
     lines, job = dry.job.lines, dry.job
     show(
-        f"{one_line(conversation.source)}, {job.model}, {job.layout_name}: window {lines.window:,}, "
+        f"{one_line(conversation.source)}, {job.model}, {job.policy.layout_name}: window {lines.window:,}, "
         f"budget {lines.budget:,}, fold at {lines.trigger:,}",
         verdict(dry),
         "",
