@@ -30,6 +30,8 @@ __all__ = ["Call", "Desk", "given", "growth"]
 
 _MODELS = 1_000
 """Models whose counters are held."""
+MUCH_MESSAGES, MUCH_LETTERS = 500, 100_000
+"""New messages, and letters of them, above which they are not read on an event loop: that would be some 10 ms."""
 
 
 @dataclass(slots=True)
@@ -178,11 +180,9 @@ class Desk:
         session = room.session
         if session.reader is None:
             self.wake(config, session, messages, tools)
-            assert session.reader is not None
         terms = self._terms(config, model, window, reserve_output)
         tally, lines, policy = terms.tally, terms.lines, config.policy
-        reader = session.reader if session.reader.tally is tally and not peek else self._reader(session, tally, peek)
-        track = session.track(messages, reader, tools, peek=peek)
+        reader, track = self._read(session, messages, tools, tally, peek=peek)
         track.mending = _mending(track, messages, reader) if track.unjudged else 0
         tools_cost = session.unseen + (self._tools_cost(session, tools, terms) if tools else 0)
         factor = session.factor or 1 + tally.margin
@@ -219,18 +219,41 @@ class Desk:
         tools: Sequence[Any] | None,
         model: str | None,
     ) -> None:
-        """Load a token table, and a session from the archive, without stopping the event loop."""
+        """What may take long before a call can be opened, without stopping the event loop.
+
+        Loads a token table, and a session from the archive, and reads what is new of a list, where that is much.
+        """
         key = config.counter, model or config.model
-        if key in self._tallies and session.reader is not None:
+        known = len(session.tracks[0].entries) if session.tracks else 0
+        much = len(messages) - known > MUCH_MESSAGES or _letters(messages[known:]) > MUCH_LETTERS
+        if key in self._tallies and session.reader is not None and not much:
             return
         import asyncio
 
         from ._drivers_async import to_the_end
 
         await asyncio.to_thread(self._tally, *key)
+        # To the end, also when the caller is cancelled: the next one must not wake the same session beside it.
         if session.reader is None:
-            # To the end, also when the caller is cancelled: the next one must not wake the same session beside it.
             await to_the_end(asyncio.to_thread(self.wake, config, session, messages, tools))
+        if much:
+            await to_the_end(asyncio.to_thread(self._read, session, messages, tools, self._tally(*key)))
+
+    def _read(
+        self,
+        session: Session,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None,
+        tally: Tally,
+        *,
+        peek: bool = False,
+    ) -> tuple[Reader, Track]:
+        """Bring a session up to date with a list; with `peek`, a copy of what it knows."""
+        reader = session.reader
+        assert reader is not None
+        if peek or reader.tally is not tally:
+            reader = self._reader(session, tally, peek)
+        return reader, session.track(messages, reader, tools, peek=peek)
 
     def wake(
         self, config: CompactConfig, session: Session, messages: Sequence[Any], tools: Sequence[Any] | None
@@ -369,6 +392,16 @@ def _mending(track: Track, messages: Sequence[Any], reader: Reader) -> int:
     """The tokens by which a list grows that is mended on its way out."""
     raws, entries = track.outgoing(messages)
     return sum(entry.tokens for entry in mend(reader, raws, entries).entries) - sum(entry.tokens for entry in entries)
+
+
+def _letters(raws: Sequence[Any]) -> int:
+    """About how much text some messages hold; an object's is not looked at."""
+    return sum(
+        len(value) if isinstance(value, str) else len(repr(value))
+        for raw in raws
+        if isinstance(raw, dict)
+        for value in raw.values()
+    )
 
 
 def growth(lines: Lines) -> int:

@@ -18,6 +18,7 @@ from ._asks import Ask, body_of
 from ._carry import carry_out
 from ._chain import Chain, Request, Summaries
 from ._effects import Effect, Emit, Refresh, SaveSummary, SaveTranscript, Work, failed, warning
+from ._entries import Entry
 from ._fidelity import Report, together
 from ._fit import Fitted, Room, estimate, fit
 from ._job import Job, Outcome
@@ -35,6 +36,7 @@ from .errors import (
     CompactError,
     ConfigError,
     InsufficientBudget,
+    LawViolation,
 )
 
 __all__ = ["flow", "plan_for"]
@@ -90,17 +92,14 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     machine.to("in_progress")
     machine.enter("selecting")
     arrived, arrived_entries = job.outgoing()
-    mended = mend(job.reader, arrived, arrived_entries)
+    mended, history, fitted = yield Work(partial(_planned, job, arrived, arrived_entries))
     raws, entries = mended.raws, mended.entries
-    history = job.history(entries)
-    try:
-        fitted = plan_for(job, history)
-    except InsufficientBudget as error:
+    if isinstance(fitted, InsufficientBudget):
         yield decided(job, "nothing fits")
         # A broken list may fit as it came and no longer once it is mended: then it goes out as it came.
         fits = job.usage.total <= job.lines.budget and job.policy.on_failure != "raise"
-        yield failed(error, "unchanged" if fits else "none")
-        return _unchanged(job, error)
+        yield failed(fitted, "unchanged" if fits else "none")
+        return _unchanged(job, fitted)
     room = fitted.room
     if not (fitted.below_trigger or job.squeeze or "cannot_fit" in session.warned):
         session.warned.add("cannot_fit")
@@ -114,11 +113,11 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     if plan is None or not plan.changes or _too_little(job, history, plan, room):
         yield decided(job, "skipped by before_fold" if plan is None else "nothing new to fold")
         return _unchanged(job, None)
-    if (violation := broken_by_plan(history, plan, job.policy, squeezed=job.squeeze)) is not None:
+    violation, asked = yield Work(partial(_looked_over, job, history, entries, plan))
+    if violation is not None:
         yield decided(job, "the plan breaks a law")
         yield failed(violation, "unchanged")
         return _unchanged(job, violation)
-    asked = tuple(entries[i].content() for i in sorted(plan.folded))
     if session.failed_at == asked and not job.forced:
         yield decided(job, "failed before, and nothing new to fold")
         return _unchanged(job, BadSummary("this fold failed before, and there is nothing new to fold"))
@@ -135,8 +134,8 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         raise summaries.failure
 
     machine.enter("replacing")
-    as_fitted = plan is fitted.plan
-    outcome = carry_out(job, history, raws, entries, plan, summaries.bodies, step, room, as_fitted=as_fitted)
+    as_fitted, bodies = plan is fitted.plan, summaries.bodies
+    outcome = yield Work(partial(carry_out, job, history, raws, entries, plan, bodies, step, room, as_fitted=as_fitted))
     if isinstance(outcome, CompactError):
         session.failed_at = asked
         yield failed(outcome, "unchanged")
@@ -148,6 +147,24 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     if job.ahead is not None:
         return outcome  # until it is needed nobody is told, least of all the archive: there the newest fold is in force
     return (yield from _leave(job, outcome, pruned(job, outcome, plan, history)))
+
+
+def _planned(job: Job, raws: list[Any], entries: list[Entry]) -> tuple[Mended, History, Fitted | InsufficientBudget]:
+    """The list made valid, as the core sees it, and the plan for it, or why there is none."""
+    mended = mend(job.reader, raws, entries)
+    history = job.history(mended.entries)
+    try:
+        return mended, history, plan_for(job, history)
+    except InsufficientBudget as error:
+        return mended, history, error
+
+
+def _looked_over(
+    job: Job, history: History, entries: list[Entry], plan: Plan
+) -> tuple[LawViolation | None, tuple[bytes, ...]]:
+    """The law that a plan breaks, if any, and what would fold, by content."""
+    violation = broken_by_plan(history, plan, job.policy, squeezed=job.squeeze)
+    return violation, () if violation else tuple(entries[i].content() for i in sorted(plan.folded))
 
 
 def _swap(job: Job, prepared: Prepared) -> Generator[Effect, Any, Outcome]:
