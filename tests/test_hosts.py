@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -539,3 +541,82 @@ def test_a_late_answer_after_a_restart(host: Callable[..., list[list[str]]]) -> 
     after = second.send([*(history if host is grow else map(json.loads, out)), answer])
     assert [] == problems("openai-chat", after)
     assert "the answer that came late" in json.dumps(after)
+
+
+# -- what a call costs -------------------------------------------------------------------------------------------------
+
+
+def probed(**settings: Any) -> tuple[CompactManager, list[Any]]:
+    """A manager, and the messages that it read."""
+    read: list[Any] = []
+    config = CompactConfig(**{"storage": {"adapter": "none"}, **settings})
+    return CompactManager(config, protect=lambda raw: bool(read.append(raw))), read
+
+
+@pytest.mark.spec("S01")
+@pytest.mark.parametrize("form", ["same list", "new list", *FORMS])
+@pytest.mark.parametrize("clock", [False, True])
+def test_a_call_reads_what_is_new(form: str, clock: bool) -> None:
+    """Whatever list it is, and also where the instructions say something else at every call."""
+    manager, read = probed()
+    history = chat("s" + "utra" * 20)
+    kept: list[Any] = []
+    for size in range(9, 60, 2):
+        if clock:
+            history[0] = {"role": "system", "content": f"It is {size} o'clock."}
+        kept += history[len(kept) : size]
+        passed_on = FORMS.get(form, list)
+        given = kept if form == "same list" else passed_on(history[:size])
+        del read[:]
+        manager.preflight("s", given)
+        expected = size if size == 9 else 2 + (clock and form not in ("same list", "models", "objects"))
+        if form in ("models", "objects"):
+            assert len(read) >= expected  # the newest known ones may have been written on, and only reading tells
+        else:
+            assert expected == len(read)
+
+
+@pytest.mark.spec("L01")
+@pytest.mark.parametrize("index", [0, 1, 4, 20])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("folded", [False, True])
+def test_what_a_host_writes_on_its_own_messages_is_seen_in_its_copies(form: str, index: int, folded: bool) -> None:
+    """The very objects came first, then copies of them: an edit far back counts at once, and no fold hides it."""
+    bench = Bench(max_context_tokens=100_000)
+    history = chat("s" + "utra" * 20)
+    bench.send(history)
+    if folded:
+        bench.manager.manual_compact("s", FORMS[form](history))
+    history[index]["content"] = f"{history[index].get('content') or ''} and a word more"
+    fresh = CompactManager(bench.manager.config).should_compact("other", FORMS[form](history))
+    out = bench.send(FORMS[form](history))
+    if not folded or index:  # instructions that stay may say what they like
+        assert (len(history), fresh.usage.total) == (len(out), bench.seen["token_estimate"][-1].data["t_est"])
+    assert any("a word more" in text for text in texts(out))
+
+
+def test_instructions_that_were_folded_are_not_hidden_by_their_fold() -> None:
+    """Where instructions may fold, one that says something else is not what was folded."""
+    bench = Bench(max_context_tokens=100_000, policy={"roles_never_prune": []})
+    history = chat("s" + "utra" * 20)
+    bench.manager.manual_compact("s", copy.deepcopy(history))
+    assert 1 == len(summaries(bench.send(copy.deepcopy(history))))
+    history[0]["content"] = "quite another rule"
+    assert texts(history) == texts(bench.send(copy.deepcopy(history)))
+
+
+def test_a_list_of_copies_is_not_held() -> None:
+    """Whoever passes copies will not pass them again: the second list is free once its call is over."""
+    bench = Bench(max_context_tokens=100_000)
+
+    class Held(list[Any]):
+        """A list that can be watched."""
+
+    history = chat("s" + "utra" * 20)
+    bench.send(history)
+    given = Held(copy.deepcopy(history))
+    bench.manager.preflight("s", given)
+    gone = weakref.ref(given)
+    del given
+    gc.collect()
+    assert gone() is None

@@ -14,7 +14,7 @@ edit in place further back is seen then, not at once. Any other list is compared
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from ._entries import Entry, Memory, Reader, Record, chain_of
@@ -120,17 +120,27 @@ class Track:
         return self.host is messages and len(messages) >= size and (size == 0 or messages[size - 1] is self.last)
 
     def common(self, messages: Sequence[Any]) -> int:
-        """How many messages at the beginning are the same, by content."""
+        """How many messages at the beginning are the same, by content; instructions before all others may differ."""
         size = min(len(self.seen), len(messages))
         known, given = self.seen[:size], list(messages[:size])
         if equal(known, given):
             return size
-        return next((i for i in range(size) if not equal(known[i], given[i])), size)
+        lead = next((i for i in range(size) if not self._instructs(i, given[i])), size)
+        if equal(known[lead:], given[lead:]):
+            return size
+        return next((i for i in range(lead, size) if not equal(known[i], given[i])), size)
+
+    def _instructs(self, index: int, raw: Any) -> bool:
+        """Whether a message is an instruction and was one."""
+        role = self.entries[index].message.role
+        return role in _PART and isinstance(raw, dict) and raw.get("role") == role
 
     def follow(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
         """Take over `messages`, of which the first `same` are known; the last of them may have been written on."""
         size = len(self.entries)
         passes_copies = 0 < size <= len(messages) and messages[size - 1] is not self.last
+        if self.host is not messages:
+            self._take_instructions(messages, same, reader)
         glance = max(0, same - GLANCE)
         if self.opaque or not equal([*messages[glance:same]], self.seen[glance:same]):
             same = next((i for i in range(glance, same) if self._written_on(i, messages[i], reader)), same)
@@ -143,6 +153,24 @@ class Track:
         self.host = None if passes_copies else messages
         if messages:
             self.last = messages[-1]
+
+    def _take_instructions(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
+        """Read the instructions again that say something else now: a prompt with a clock in it costs only itself."""
+        for index, entry in enumerate(self.entries[:same]):
+            if entry.message.role not in _PART:
+                break
+            if equal(messages[index], entry.seen):
+                continue
+            message = reader.message(messages[index], index)
+            new = Entry(message, reader.cost(message), entry.position)
+            self.sums[_PART[message.role]] += new.tokens - entry.tokens
+            self.entries[index], self.seen[index] = new, new.seen
+            self.opaque = self.opaque or new.opaque
+            if index < self.replayed:
+                self.head = [new if one is entry else one for one in self.head]
+                if index not in self.slots:  # it was folded as it was
+                    self._start_over()
+                    self._recount()
 
     def reread(self, messages: Sequence[Any], reader: Reader) -> bool:
         """Look at every message again; True when one had changed since it was first read."""
@@ -377,7 +405,7 @@ def _kept(slots: Iterable[int | Entry]) -> frozenset[int]:
     return frozenset(slot for slot in slots if isinstance(slot, int))
 
 
-_PART = {"system": 0, "developer": 1}
+_PART: Mapping[str, int] = {"system": 0, "developer": 1}
 
 
 def rounds_of(entries: Sequence[Entry]) -> int:
