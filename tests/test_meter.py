@@ -201,7 +201,7 @@ print("equal")
 
 @pytest.mark.parametrize("hidden", ["", "toktok"])
 def test_loading_touches_nothing(hidden: str) -> None:
-    """Importing loads no table; loading one, with the extra or without, opens no socket, writes no file, starts nothing."""
+    """Importing loads no table; loading one, with the extra or without, opens no socket and writes nothing."""
     script = """
 import os, sys
 sys.dont_write_bytecode = True
