@@ -201,7 +201,7 @@ def test_the_probe_is_counted_by_tiktoken_too(table: str) -> None:
 
 @pytest.mark.untraced
 def test_a_cold_count_takes_a_fraction_of_the_time() -> None:
-    """128,000 tokens and more that it has never seen, our own source, in CPU time: both encoders, one after the other."""
+    """128,000 tokens and more that it has never seen, our own source, in CPU time: both encoders, one by one."""
     text = "".join(path.read_text("utf-8") for path in sorted(Path(compact.__file__).parent.rglob("*.py")))[:700_000]
     spent = {}
     for encoder in (_tables.encoder("o200k_base"), _plain("o200k_base")):
