@@ -453,7 +453,9 @@ def test_doctor_finds_nothing_in_the_way() -> None:
     talk()
     told = loaded(cli("doctor", "chat.json", "--json"))
     assert {"ok", "note"} >= {one["state"] for one in told}
-    assert {"compact", "extras", "archive", "summarizer", "policy", "conversation"} <= {one["what"] for one in told}
+    looked_at = {"compact", "extras", "counter", "archive", "summarizer", "policy", "conversation"}
+    assert looked_at <= {one["what"] for one in told}
+    assert "toktok counts gpt-4o with o200k_base, its own table" in [one["says"] for one in told]
     assert any("typer" in one["says"] for one in told if one["what"] == "extras")
     assert [Path("chat.json")] == list(Path().iterdir()), "it leaves nothing behind"
 

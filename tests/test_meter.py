@@ -199,11 +199,13 @@ print("equal")
     assert ("equal\n", "") == (run.stdout, run.stderr)
 
 
-def test_loading_touches_nothing() -> None:
-    """Importing loads no table; loading one opens no socket, writes no file, and starts no process."""
+@pytest.mark.parametrize("hidden", ["", "toktok"])
+def test_loading_touches_nothing(hidden: str) -> None:
+    """Importing loads no table; loading one, with the extra or without, opens no socket and writes nothing."""
     script = """
 import os, sys
 sys.dont_write_bytecode = True
+sys.modules[sys.argv[1]] = None
 seen = []
 def watch(event, args):
     writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
@@ -216,7 +218,7 @@ compact._meter.counter_for("tiktoken", "gpt-4o").count("hello")
 compact._meter.counter_for("tiktoken", "gpt-4").count("hello")
 print(seen)
 """
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", script, hidden], capture_output=True, text=True)
 
     assert ("[]\n", "") == (run.stdout, run.stderr)
 
@@ -247,6 +249,8 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     table.write_bytes(content)
     script = """
+import sys
+sys.modules["toktok"] = None  # the extra has tables of its own
 from compact._meter import counter_for
 from compact.errors import CompactError
 try:

@@ -25,7 +25,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from ._messages import Message, as_mapping
-from ._tables import encoding
+from ._tables import encoder
 from .errors import ConfigError, InvalidMessage
 
 __all__ = [
@@ -68,6 +68,8 @@ class Tally:
     encoding: str
     margin: float = 0.0
     exact: bool = False
+    encoder: str = ""
+    """Who counts with a table: "tiktoken", or "toktok" where the extra `fast` is installed."""
     roles: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What the role words cost, filled as they are met: every message has one, and there are five."""
 
@@ -108,7 +110,8 @@ def counter_for(name: str, model: str) -> Tally:
     if name != "tiktoken":
         raise ConfigError(f"counter is {name!r}. Choose 'tiktoken', or 'chars' for characters divided by 4.")
     table, margin = _table_for(model)
-    return Tally(_in_slices(encoding(table).encode_ordinary), table, margin, exact=margin == 0)
+    chosen = encoder(table)
+    return Tally(_in_slices(chosen.count), table, margin, exact=margin == 0, encoder=chosen.name)
 
 
 def message_tokens(message: Message, tally: Tally) -> int:
@@ -205,21 +208,22 @@ _CUT_SEARCH = 4_000
 _CUT = re.compile(r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=\n)(?=[A-Za-z])")
 
 
-def _in_slices(encode: Callable[[str], list[int]]) -> Counter:
-    """A counter that encodes long text in parts: tiktoken panics on a million blanks and slows down on long runs.
+def _in_slices(count_slice: Counter) -> Counter:
+    """A counter that takes long text in parts: tiktoken panics on a million blanks and slows down on long runs.
 
-    Text without a single natural place to cut is cut anyway, which can cost a few tokens in 100,000 characters.
+    The parts are the same whoever counts them, and so is their sum. Text without a single natural place to cut is cut
+    anyway, which can cost a few tokens in 100,000 characters.
     """
 
     def count(text: str) -> int:
         if len(text) <= _SLICE:
-            return len(encode(text))
+            return count_slice(text)
         total = start = 0
         while start < len(text):
             end = start + _SLICE
             if end < len(text) and (cut := _CUT.search(text, end - _CUT_SEARCH, end)):
                 end = cut.start()
-            total += len(encode(text[start:end]))
+            total += count_slice(text[start:end])
             start = end
         return total
 

@@ -1,7 +1,7 @@
-"""The token tables of OpenAI's two current encodings, shipped inside the package.
+"""The token tables of OpenAI's two current encodings, shipped inside the package, and who counts with them.
 
 Owns: the packed tables, and building a `tiktoken.Encoding` from one. Stock tiktoken downloads a table at first use;
-ours is on disk already and is checked before it is used.
+ours is on disk already and is checked before it is used. `_encoders` chooses between tiktoken and the extra `fast`.
 Must never: open a connection, write a file, or touch the environment.
 
 Rules:
@@ -22,11 +22,12 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ..errors import CompactError
+from ._encoders import Encoder, encoder
 
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["SOURCES", "Source", "encoding", "unpack"]
+__all__ = ["SOURCES", "Encoder", "Source", "encoder", "encoding", "unpack"]
 
 
 @dataclass(frozen=True, slots=True)

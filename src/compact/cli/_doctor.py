@@ -1,4 +1,4 @@
-"""Whether things will work: the configuration, the archive, the summarizer, the policy.
+"""Whether things will work: the configuration, the counter, the archive, the summarizer, the policy.
 
 Owns: `doctor`, and what it finds out about all but what is installed. Must never: change anything but for a trial that
 it takes back, or use the network unless it is told to.
@@ -78,6 +78,7 @@ def _findings(
         return
     yield from extras(_needed(loaded))
     yield from variables()
+    yield _counter(loaded)
     yield _archive(loaded, online)
     yield _summarizer(loaded, online)
     yield from _policy(loaded)
@@ -115,6 +116,19 @@ def _needed(config: CompactConfig) -> frozenset[str]:
         config.summary.provider: config.summary.provider != "extract",
     }
     return frozenset(extra for extra, wanted in asked.items() if wanted)
+
+
+def _counter(config: CompactConfig) -> Finding:
+    if config.counter == "chars":
+        return Finding("note", "counter", "counter is chars: every four characters count as one token")
+    from .._meter import counter_for
+
+    try:
+        tally = counter_for(config.counter, config.model)
+    except CompactError as error:
+        return Finding("problem", "counter", str(error))
+    table = "its own table" if tally.exact else f"the nearest table: it may have {tally.margin:.0%} more"
+    return Finding("ok", "counter", f"{tally.encoder} counts {config.model} with {tally.encoding}, {table}")
 
 
 def _archive(config: CompactConfig, online: bool) -> Finding:
