@@ -197,6 +197,14 @@ def test_the_page_of_the_laws_is_up_to_date() -> None:
         assert "- Test `" in section
 
 
+def test_every_test_that_is_named_exists() -> None:
+    """A promise names tests that are there."""
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", PAGES["SECURITY.md"]))
+    assert len(named) > 30
+    assert [] == sorted(name for name in named if f"def {name}(" not in source)
+
+
 def test_public_names_are_documented() -> None:
     """Everything in `__all__` exists and has a docstring or a comment of its own."""
     for name in compact.__all__:
