@@ -37,6 +37,7 @@ README, OBSERVABILITY = PAGES["README.md"], PAGES["OBSERVABILITY.md"]
 TROUBLESHOOTING, ERRORS = PAGES["docs/troubleshooting.md"], PAGES["docs/reference/errors.md"]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 SHELL = re.compile(r"^```(?:console|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COMMAND: Any = typer.main.get_command(app)
 INLINE = re.compile(r"`(compact [a-z][^`]*)`")
 
 BLOCKS = [
@@ -80,8 +81,7 @@ def shown_commands() -> list[Any]:
 @pytest.mark.parametrize("line", shown_commands())
 def test_commands_that_are_shown_exist(line: str) -> None:
     """A command in a page is one of ours, and so is each of its options."""
-    words = shlex.split(line)[1:]
-    command = typer.main.get_command(app)
+    words, command = shlex.split(line)[1:], COMMAND
     while words and not words[0].startswith("-") and hasattr(command, "commands") and words[0] in command.commands:
         command = command.commands[words.pop(0)]
     assert command.name != "compact", f"{line}: no such command"
