@@ -32,7 +32,7 @@ _log = get_plugin_logger("pages")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave pages out of the navigation that are not there: `make bench` writes one of them."""
+    """Leave pages out of the navigation that are not there: benchmarks.md is written by a run, not by hand."""
     config.nav = _there(config.nav or [])
     return config
 
