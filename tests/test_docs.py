@@ -197,6 +197,22 @@ def test_the_page_of_the_laws_is_up_to_date() -> None:
         assert "- Test `" in section
 
 
+def test_every_link_in_the_repository_leads_somewhere() -> None:
+    """A relative link of a page names a file that is there. (The site's own links, with their anchors: test_site.)"""
+    texts = PAGES | {
+        str(path.relative_to(ROOT)): path.read_text("utf-8")
+        for path in ROOT.glob("*/README.md")
+        if path.parts[-2] != ".venv"
+    }
+    links = [
+        (page, link)
+        for page, text in texts.items()
+        for link in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+    ]
+    assert len(links) > 50
+    assert [] == [f"{page}: {link}" for page, link in links if not ((ROOT / page).parent / link).exists()]
+
+
 def test_every_test_that_is_named_exists() -> None:
     """A promise names tests that are there."""
     source = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
