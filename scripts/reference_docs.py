@@ -206,6 +206,8 @@ def _annotation(given: Any) -> str:
 
 
 def _default(value: Any) -> str:
+    if isinstance(value, frozenset):  # which has another order in each process
+        return f"frozenset({{{', '.join(map(repr, sorted(value)))}}})" if value else "frozenset()"
     return "…" if callable(value) or repr(value).startswith(("<", "mappingproxy")) else repr(value)
 
 
