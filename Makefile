@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Rewritten tests are kept for the next run, and a plugin that a framework brings along is not loaded for seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -p no:langsmith_plugin
 
-.PHONY: demo test quick lint types parts screens spec bench bench-frameworks bench-proxy bench-replay bench-tune fidelity prove mutants torture redaction recall clean
+.PHONY: demo test quick lint types docs dist parts screens spec bench bench-frameworks bench-proxy bench-replay bench-tune fidelity prove mutants torture redaction recall clean
 
 demo: $(BASE)
 	@$(BIN)/python examples/demo.py
@@ -31,6 +31,17 @@ lint: $(READY)
 
 types: $(READY)
 	@$(BIN)/mypy
+
+# The site, into site/; a warning is an error. The theme's advertisement for its successor is left out.
+docs: $(BASE)
+	@$(PIP) -e '.[cli,docs]'
+	@$(BIN)/python scripts/reference_docs.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# What is released, into dist/: built twice, compared, checked.
+dist: $(BASE)
+	@$(PIP) -e '.[release]'
+	@$(BIN)/python scripts/build.py --resolve $(if $(TAG),--tag $(TAG))
 
 parts:
 	@scripts/parts.sh
@@ -90,7 +101,7 @@ screens: $(READY) parts
 
 clean:
 	rm -rf $(VENV) .compact .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \
-		.spec-results.json build dist
+		.spec-results.json build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BASE): pyproject.toml

@@ -4,45 +4,134 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import io
+import json
 import re
+import runpy
+import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import compact
 from compact import CompactConfig, CompactManager, errors
 from compact._events import EVENT_NAMES, Event
-from compact.config import SECTIONS
+from compact.cli._commands import app
+from compact.config import SECTIONS, environment_variables
 from compact.errors import ModelUnavailable
 from compact.testing import Recorder, ScriptedModel, chat
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text("utf-8")
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+}
+"""Every page by its path in the repository."""
+README, OBSERVABILITY = PAGES["README.md"], PAGES["OBSERVABILITY.md"]
+TROUBLESHOOTING, ERRORS = PAGES["docs/troubleshooting.md"], PAGES["docs/reference/errors.md"]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
-
-
-OBSERVABILITY = (ROOT / "OBSERVABILITY.md").read_text("utf-8")
-
+SHELL = re.compile(r"^```(?:console|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COMMAND: Any = typer.main.get_command(app)
+INLINE = re.compile(r"`(compact [a-z][^`]*)`")
 
 BLOCKS = [
-    # A framework takes seconds to import.
-    pytest.param(*block, marks=[pytest.mark.slow] if "compact.adapters" in block[0] else [])
-    for block in BLOCK.findall(README + OBSERVABILITY)
+    pytest.param(
+        page,
+        *block,
+        id=f"{page}-{number}",
+        # A framework takes seconds to import, and one page plays hundreds of calls.
+        marks=[pytest.mark.slow] if "compact.adapters" in block[0] or page == "docs/tuning.md" else [],
+    )
+    for page, text in PAGES.items()
+    for number, block in enumerate(BLOCK.findall(text), 1)
 ]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(("code", "output"), BLOCKS)
-def test_examples_run(code: str, output: str) -> None:
-    """Every Python block of the README and of OBSERVABILITY.md runs as it stands and prints what it says."""
+@pytest.mark.parametrize(("page", "code", "output"), BLOCKS)
+def test_examples_run(page: str, code: str, output: str) -> None:
+    """Every Python block of every page runs as it stands, and prints what stands below it."""
+    conversation = json.dumps(chat("s" + "utra" * 3))
+    Path("chat.json").write_text(conversation)  # what pages call a conversation of yours
+    Path("logs").mkdir()
+    Path("logs/one.json").write_text(conversation)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(code, "README.md", "exec"), {})
-    assert output == printed.getvalue()
+        exec(compile(code, page, "exec", dont_inherit=True), {"__name__": "__main__"})
+    assert not output or output == printed.getvalue()
+
+
+def shown_commands() -> list[Any]:
+    """Every `compact …` that a page shows, in a block or in a line."""
+    shown: dict[str, set[str]] = {}
+    for page, text in PAGES.items():
+        blocks = "\n".join(SHELL.findall(text)).replace("$ ", "")
+        lines = [part.strip() for line in blocks.splitlines() for part in re.split("[;|]", line.partition("  #")[0])]
+        found = {line for line in lines if line.startswith("compact ")} | set(INLINE.findall(" ".join(text.split())))
+        shown[page] = {line for line in found if "…" not in line}
+    return [pytest.param(line, id=f"{page}: {line}") for page, lines in shown.items() for line in sorted(lines)]
+
+
+@pytest.mark.parametrize("line", shown_commands())
+def test_commands_that_are_shown_exist(line: str) -> None:
+    """A command in a page is one of ours, and so is each of its options."""
+    words, command = shlex.split(line)[1:], COMMAND
+    while words and not words[0].startswith("-") and hasattr(command, "commands") and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert command.name != "compact", f"{line}: no such command"
+    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    given = [word.partition("=")[0] for word in words if word.startswith("-") and word != "-"]
+    assert [] == [option for option in given if option not in {*known, "--help"}]
+
+
+def warnings_given() -> set[tuple[str, str]]:
+    """Every code that a warning may carry, with its severity."""
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "src" / "compact").rglob("*.py"))
+    return set(re.findall(r'warning\(\s*"(\w+)",\s*"(low|high)"', source))
+
+
+def test_everything_is_documented() -> None:
+    """Each setting, variable, event, warning, error, command, public name and verb stands where one looks it up."""
+    settings, api = PAGES["docs/reference/configuration.md"], PAGES["docs/reference/api.md"]
+    top = [name for name in CompactConfig.model_fields if name not in (*SECTIONS, "agents")]
+    verbs = [name for name, _ in inspect.getmembers(CompactManager) if not name.startswith("_")]
+    commands = runpy.run_path(str(ROOT / "scripts" / "cli_docs.py"))["commands"]()
+    wanted: dict[str, tuple[list[str], str]] = {
+        "settings": (
+            [f'<a id="{name}">' for name in top]
+            + [f'<a id="{s}.{f}">' for s, model in SECTIONS.items() for f in model.model_fields],
+            settings,
+        ),
+        "variables": ([f"`{name}`" for name in environment_variables()], settings),
+        "events": ([f"| `{name}` |" for name in EVENT_NAMES], OBSERVABILITY),
+        "warnings": ([f"| `{code}` |" for code, _ in warnings_given()], TROUBLESHOOTING),
+        "errors": ([f"| `{name}`" for name in errors.__all__], ERRORS),
+        "commands": ([f"## {name}\n" for name, _ in commands], PAGES["CLI.md"]),
+        "names": ([f"### {name}\n" for name in compact.__all__], api),
+        "verbs": ([f"#### CompactManager.{name}" for name in verbs], api),
+    }
+    counts = {kind: (sum(mark in page for mark in marks), len(marks)) for kind, (marks, page) in wanted.items()}
+    sys.stdout.write(f"{counts}\n")  # pytest -s shows how many there are
+    assert all(total for _, total in counts.values())
+    assert {} == {
+        kind: [m for m in marks if m not in page]
+        for kind, (marks, page) in wanted.items()
+        if counts[kind][0] < counts[kind][1]
+    }
+
+
+def test_the_reference_is_up_to_date() -> None:
+    """The pages that the code can tell are what it tells."""
+    pages = runpy.run_path(str(ROOT / "scripts" / "reference_docs.py"))["PAGES"]
+    assert [] == [path.name for path, write in pages.items() if path.read_text("utf-8") != write()], (
+        "run scripts/reference_docs.py"
+    )
 
 
 @pytest.mark.spec("S30")
@@ -51,18 +140,6 @@ def test_the_first_example_is_short() -> None:
     code, output = BLOCK.findall(README)[0]
     assert output
     assert len([line for line in code.splitlines() if line.strip()]) < 10
-
-
-def test_every_field_is_in_the_readme() -> None:
-    """Each field of each section is named in the configuration table."""
-    table = README[README.index("## Configuration") : README.index("## Seeing")]
-    missing = [f"{s}.{f}" for s, model in SECTIONS.items() for f in model.model_fields if f"`{f}`" not in table]
-    assert [] == missing
-
-
-def test_every_event_is_in_the_readme() -> None:
-    """Each event is named where events are explained."""
-    assert [] == [name for name in EVENT_NAMES if f".{name.removeprefix('compact.')}`" not in README]
 
 
 def test_every_adapter_is_in_the_table() -> None:
@@ -120,6 +197,30 @@ def test_the_page_of_the_laws_is_up_to_date() -> None:
         assert "- Test `" in section
 
 
+def test_every_link_in_the_repository_leads_somewhere() -> None:
+    """A relative link of a page names a file that is there. (The site's own links, with their anchors: test_site.)"""
+    texts = PAGES | {
+        str(path.relative_to(ROOT)): path.read_text("utf-8")
+        for path in ROOT.glob("*/README.md")
+        if path.parts[-2] != ".venv"
+    }
+    links = [
+        (page, link)
+        for page, text in texts.items()
+        for link in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M))
+    ]
+    assert len(links) > 50
+    assert [] == [f"{page}: {link}" for page, link in links if not ((ROOT / page).parent / link).exists()]
+
+
+def test_every_test_that_is_named_exists() -> None:
+    """A promise names tests that are there."""
+    source = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", PAGES["SECURITY.md"]))
+    assert len(named) > 30
+    assert [] == sorted(name for name in named if f"def {name}(" not in source)
+
+
 def test_public_names_are_documented() -> None:
     """Everything in `__all__` exists and has a docstring or a comment of its own."""
     for name in compact.__all__:
@@ -162,10 +263,7 @@ def test_every_field_of_every_event_is_documented(tmp_path: Path) -> None:
 @pytest.mark.spec("S45")
 def test_every_warning_is_documented() -> None:
     """Each code a warning may carry stands in the table, with its severity."""
-    source = "".join(path.read_text("utf-8") for path in (ROOT / "src" / "compact").rglob("*.py"))
-    given = set(re.findall(r'warning\(\s*"(\w+)",\s*"(low|high)"', source))
-    assert given
-    assert given == set(re.findall(r"^\| `(\w+)` \| (low|high) \|", OBSERVABILITY, re.MULTILINE))
+    assert warnings_given() == set(re.findall(r"^\| `(\w+)` \| (low|high) \|", OBSERVABILITY, re.MULTILINE))
 
 
 @pytest.mark.spec("S45")

@@ -18,8 +18,8 @@ from ..config import environment_variables
 __all__ = ["Finding", "extras", "variables"]
 
 _DISTRIBUTION = "agent-compact"
-_GATHERED = ("all", "dev")
-"""Extras that only name others."""
+_GATHERED = ("all", "dev", "docs", "release")
+"""Extras that only name others, or that only who works on the library needs."""
 _OWN_VARIABLES = ("COMPACT_DISABLED", "COMPACT_VIEW_TOKEN", "COMPACT_PROXY_TOKEN")
 _REQUIRED = re.compile(r"([\w.-]+)[^;]*?(?:>=\s*([\w.]+))?[^;]*;.*extra\s*==\s*['\"]([\w-]+)['\"]")
 

@@ -16,14 +16,14 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from .._policy import Section, allowed
+from .._policy import allowed
 from ..config import SECTIONS, CompactConfig, origins
 from ..errors import ConfigError
 from ._app import AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
 from ._input import write_text
 from ._screen import one_line, say, show, show_json, table
 
-__all__: list[str] = []
+__all__ = ["commented", "sentences", "yaml_line"]
 
 group = typer.Typer(invoke_without_command=True)
 app.add_typer(group, name="config")
@@ -57,7 +57,7 @@ def config(
         return
     rows = table("setting", "value", "from", wide="value")
     for name, (value, source) in shown.items():
-        rows.add_row(name, one_line(_yaml(value)), source, style="dim" if source == "default" else None)
+        rows.add_row(name, one_line(yaml_line(value)), source, style="dim" if source == "default" else None)
     share = f"fold at {loaded.trigger_line:,}"
     show(rows, "", f"{loaded.model}: window {loaded.window:,}, budget {loaded.budget:,}, {share} tokens")
 
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
     return getattr(value, "__name__", repr(value)) if callable(value) else value
 
 
-def _yaml(value: Any) -> str:
+def yaml_line(value: Any) -> str:
     """A value as a line of YAML."""
     import yaml
 
@@ -120,7 +120,7 @@ def commented() -> str:
         "# Arguments beat the environment, which beats this file. `compact config` shows what is in force, and why.",
         "",
     ]
-    said = _sentences(CompactConfig)
+    said = sentences(CompactConfig)
     for name, field in CompactConfig.model_fields.items():
         if name == "agents":
             lines += [*_wrapped(said[name], ""), "#agents:", "#  coder:", "#    compact: {layout: in_place}"]
@@ -129,7 +129,7 @@ def commented() -> str:
         else:
             section = SECTIONS[name]
             lines += [*_wrapped(said[name], ""), f"{name}:"]
-            defaults, about = section(), _sentences(section)
+            defaults, about = section(), sentences(section)
             for inner, one in section.model_fields.items():
                 lines += _setting(inner, about[inner], one, getattr(defaults, inner), "  ")
         lines.append("")
@@ -138,7 +138,7 @@ def commented() -> str:
 
 def _setting(name: str, said: str, field: Any, default: Any, indent: str) -> list[str]:
     value = default if not isinstance(default, tuple) else list(default)
-    shown = "null" if value is None else _yaml(value)
+    shown = "null" if value is None else yaml_line(value)
     return [*_wrapped(f"{said} Allowed: {allowed(field)}.", indent), f"{indent}#{name}: {shown}"]
 
 
@@ -146,8 +146,8 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, 116, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 
-def _sentences(model: type[Section] | type[CompactConfig]) -> dict[str, str]:
-    """What each field of a section is for, by the words that stand under it in the section's source."""
+def sentences(model: type) -> dict[str, str]:
+    """What each field of a class is for, by the words that stand under it in the class's source."""
     said: dict[str, str] = {}
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(body, ast.ClassDef)
