@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from tempfile import TemporaryDirectory
 
 from document import figures_table, machine, write_section
@@ -34,6 +34,7 @@ from measuring import (
     fast_extra,
     manager_for,
     measured,
+    quiet,
     verdict,
 )
 
@@ -41,7 +42,7 @@ from compact import CompactManager
 from compact._meter import counter_for
 
 TURNS = 300
-"""Turns timed where a median is wanted."""
+"""Turns timed."""
 
 
 # -- preflights in which nothing is due --------------------------------------------------------------------------------
@@ -84,10 +85,10 @@ def _steady(name: str, speaker: Speaker, bar: float | None) -> Figure:
     size = len(history)
     (preflights,), counts = steady(speaker, history)
     detail = (
-        f"{median(preflights) * 1e6:.1f} µs ÷ {median(counts) * 1e6:.1f} µs; mean {mean(preflights) * 1e6:.0f}, "
+        f"{quiet(preflights) * 1e6:.1f} µs ÷ {quiet(counts) * 1e6:.1f} µs; mean {mean(preflights) * 1e6:.0f}, "
         f"longest {max(preflights) * 1e6:,.0f} µs; from {size:,} messages"
     )
-    return Figure(name, median(preflights) / median(counts), "×", bar, detail)
+    return Figure(name, quiet(preflights) / quiet(counts), "×", bar, detail)
 
 
 def tell_steady() -> None:
@@ -99,9 +100,9 @@ def growth(speaker: Speaker) -> Iterator[Figure]:
     """The same at three lengths; the exponent is the slope of cost over length, both as logarithms."""
     sizes = (1_000, 5_000, 20_000)
     preflights, _ = steady(speaker, *(speaker.history(messages=size) for size in sizes))
-    medians = list(map(median, preflights))
-    detail = ", ".join(f"{size:,}: {cost * 1e6:.1f} µs" for size, cost in zip(sizes, medians, strict=True))
-    yield Figure("2 growth with the messages, exponent", exponent(sizes, medians), "", 0.1, detail)
+    costs = list(map(quiet, preflights))
+    detail = ", ".join(f"{size:,}: {cost * 1e6:.1f} µs" for size, cost in zip(sizes, costs, strict=True))
+    yield Figure("2 growth with the messages, exponent", exponent(sizes, costs), "", 0.1, detail)
 
 
 def copies(speaker: Speaker) -> Iterator[Figure]:
@@ -114,12 +115,12 @@ def copies(speaker: Speaker) -> Iterator[Figure]:
     for name, passed_on, tokens, bar in kinds:
         history = speaker.history_of(tokens)
         size, costs = len(history), again(speaker, manager_for(ROOMY), history, passed_on)
-        yield Figure(name, median(costs) * 1e3, "ms", bar, f"longest {max(costs) * 1e3:.2f} ms; {size:,} messages")
+        yield Figure(name, quiet(costs) * 1e3, "ms", bar, f"longest {max(costs) * 1e3:.2f} ms; {size:,} messages")
         manager = manager_for(tokens)
         costs = again(speaker, manager, speaker.history_of(tokens), passed_on)
         yield Figure(
             "  … of the full history, folded before",
-            median(costs) * 1e3,
+            quiet(costs) * 1e3,
             "ms",
             bar,
             f"longest {max(costs) * 1e3:.2f} ms; {len(manager.session('bench').folds)} fold replayed",
@@ -151,7 +152,7 @@ def cold_count(speaker: Speaker) -> Iterator[Figure]:
         works = {"meter": lambda t=texts: sum(map(meter, t)), "tiktoken": lambda t=texts: count(t)}
         for name in sorted(works, reverse=bool(run % 2)):
             costs[name].append(cpu(works[name]))
-    ours, theirs = (median(costs[name]) * 1e3 for name in ("meter", "tiktoken"))
+    ours, theirs = (quiet(costs[name]) * 1e3 for name in ("meter", "tiktoken"))
     with_what = "the fast extra" if fast_extra else "tiktoken: the bar is for the fast extra, which is not installed"
     bar = 10.0 if fast_extra else None
     yield Figure("6 cold count of 128k tokens", ours, "ms", bar, f"by {with_what}; tiktoken alone {theirs:.1f} ms")
