@@ -4,8 +4,8 @@ Owns: the measurements behind the second part of `make bench`.
 Must never: use a network, or write outside a temporary directory and its section of docs/benchmarks.md.
 
 "Without facts" is everything but the effect `Work`: reading what must not be lost out of the folded text, measuring the
-summary against it, and counting the request that was made. `Apart` performs that effect as any manager does, with a
-clock of its own. The built-in summarizer is never asked here, except for S39.
+summary against it, and counting the request that was made. `Apart` has a clock for that. The built-in summarizer is
+never asked here, except for S39.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from measuring import (
     Messages,
     Part,
     Speaker,
+    apart,
     at_once,
     config_for,
     count,
@@ -45,31 +46,10 @@ from measuring import (
 )
 
 from compact import CompactConfig, CompactManager
-from compact._effects import Effect, Work
 from compact.stores.fs import Disk, FileStore
 
 RUNS = 9
 """Folds timed of each kind."""
-
-
-class Apart(CompactManager):
-    """A manager that knows how much of its CPU time went into `Work`."""
-
-    worked = 0.0
-
-    def _perform(self, call: Any, effect: Effect) -> Any:
-        if not isinstance(effect, Work):
-            return super()._perform(call, effect)
-        started = time.process_time_ns()
-        try:
-            return super()._perform(call, effect)
-        finally:
-            self.worked += (time.process_time_ns() - started) / 1e9
-
-
-def apart(window: int) -> Apart:
-    """Such a manager, without archive and sinks, whose summarizer answers at once."""
-    return Apart(config_for(window), summarizer=at_once)
 
 
 # -- one fold ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What all benchmarks share: figures with bars, texts nobody has seen, clocks, and the one who judges every request.
 
-Owns: `Figure`, `report`, `Speaker`, `Judge`, `cpu` and `wall`, `exponent`, `manager_for`.
+Owns: `Figure`, `report`, `Speaker`, `Judge`, `Apart`, the clocks, and managers that ask nobody.
 Must never: use a network, or know what is measured.
 
 Rules:
@@ -27,6 +27,7 @@ from statistics import linear_regression, quantiles
 from typing import Any
 
 from compact import CompactConfig, CompactManager
+from compact._effects import Effect, Work
 from compact._tables import encoding
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,20 +126,20 @@ class Judge:
         self.largest = 0
         self._window = window
         self._last: Messages | None = None
-        self._size = self._tokens = 0
+        self._size = self.tokens = 0
 
     def see(self, request: Messages, *, whole: bool = False) -> None:
         """Judge one request."""
         start = self._size if request is self._last and not whole else 0
         if not start:
-            self._tokens = 3
+            self.tokens = 3
         fresh = request[start:]
-        self._tokens += count(_texts(fresh)) + PER_MESSAGE * len(fresh)
+        self.tokens += count(_texts(fresh)) + PER_MESSAGE * len(fresh)
         self._last, self._size = request, len(request)
         self.requests += 1
         self.invalid += problems("openai-chat", fresh) != []
-        self.over += self._tokens > self._window
-        self.largest = max(self.largest, self._tokens)
+        self.over += self.tokens > self._window
+        self.largest = max(self.largest, self.tokens)
 
 
 def _texts(messages: Messages) -> Iterator[str]:
@@ -171,6 +172,26 @@ def manager_for(window: int, **settings: Any) -> CompactManager:
 def config_for(window: int, **settings: Any) -> CompactConfig:
     """A configuration without an archive, unless one is given."""
     return CompactConfig(model="gpt-4o", max_context_tokens=window, **{"storage": {"adapter": "none"}, **settings})
+
+
+class Apart(CompactManager):
+    """A manager that knows how much CPU time went into the effect `Work`: facts, the report, counting a request."""
+
+    worked = 0.0
+
+    def _perform(self, call: Any, effect: Effect) -> Any:
+        if not isinstance(effect, Work):
+            return super()._perform(call, effect)
+        started = time.process_time_ns()
+        try:
+            return super()._perform(call, effect)
+        finally:
+            self.worked += (time.process_time_ns() - started) / 1e9
+
+
+def apart(window: int) -> Apart:
+    """Such a manager, without archive and sinks, whose summarizer answers at once."""
+    return Apart(config_for(window), summarizer=at_once)
 
 
 def cpu(work: Callable[[], object]) -> float:

@@ -48,6 +48,7 @@ class Row:
     costs: dict[int, float] = field(default_factory=dict)
     session: float = 0.0
     session_floor: float = 0.0
+    besides: float = 0.0
     turns: int = 0
     reason: str = ""
     """Why it is not here."""
@@ -134,7 +135,7 @@ async def _session(row: Row) -> None:
         count(texts)
         row.session += (called - started) / 1e9
         row.session_floor += (time.process_time_ns() - called) / 1e9
-        row.turns += 1
+        row.turns, row.besides = row.turns + 1, peer.besides
         if row.session > PATIENCE:
             return
 
@@ -181,11 +182,13 @@ def page(rows: list[Row], figures: list[Figure]) -> list[str]:
         times = (f"{row.costs[size] * 1e3:.3g}" for size in SIZES)
         ratio = f"{row.costs[SHOWN] / floor.costs[SHOWN]:,.1f} ×"
         cells.append((name, HOW[row.counts], *times, ratio, f"{row.growth:.2f}"))
-    played = sorted((row for row in here if row.turns), key=lambda row: row.session / row.turns)
+    seconds = {row.name: (row.session, row) for row in here if row.turns}
+    ours = _row(rows, Ours.name)
+    seconds[f"{ours.name}, without facts and report"] = ours.session - ours.besides, ours
     sessions = []
-    for row in played:
-        said = f"{row.session:.2f}" if row.turns == TURNS else f"over {PATIENCE:g}, broken off at turn {row.turns}"
-        sessions.append((row.name, said, f"{row.session / row.session_floor:,.1f} ×"))
+    for name, (spent, row) in sorted(seconds.items(), key=lambda item: item[1][0] / item[1][1].turns):
+        said = f"{spent:.2f}" if row.turns == TURNS else f"over {PATIENCE:g}, broken off at turn {row.turns}"
+        sessions.append((f"**{name}**" if row is ours else name, said, f"{spent / row.session_floor:,.1f} ×"))
     absent = [f"- {row.name}: {row.reason}" for row in rows if row.reason]
     packages = sorted({row.package for row in here} - {"tiktoken", "agent-compact"})
     return [
@@ -201,7 +204,9 @@ def page(rows: list[Row], figures: list[Figure]) -> list[str]:
         *figures_table(figures),
         "",
         f"A session of {TURNS:,} turns, {3 * WINDOW:,} tokens at a window of {WINDOW:,}, every contender folding at "
-        f"85 %: CPU seconds before the model calls, all together, and against counting the new text alone.",
+        "85 % and keeping what it keeps by default: CPU seconds before the model calls, all together, and against "
+        "counting the new text alone. Facts and report are what no peer does: what a fold must not lose, and whether "
+        "it did.",
         "",
         *table(("", "seconds", "÷ floor"), sessions, right=(1, 2)),
         "",
@@ -212,6 +217,10 @@ def page(rows: list[Row], figures: list[Figure]) -> list[str]:
 
 def _short(tokens: float) -> str:
     return f"{tokens / 1_000_000:g}M" if tokens >= 1_000_000 else f"{tokens / 1_000:g}k"
+
+
+def _label(row: Row) -> str:
+    return f"{row.name} (messages only)" if row.counts == "messages" else row.name
 
 
 def main() -> int:
@@ -226,12 +235,12 @@ def main() -> int:
     lines = page(rows, figures)
     kinds = {Floor: "floor", Ours: "ours", OursCopied: "ours"}
     drawn = [
-        Line(row.name, [(size, row.costs[size] * 1e3) for size in SIZES], kinds.get(row.make, ""))  # type: ignore[call-overload]
+        Line(_label(row), [(size, row.costs[size] * 1e3) for size in SIZES], kinds.get(row.make, ""))  # type: ignore[call-overload]
         for row in rows
         if not row.reason
     ]
     title = "What happens before a model call: CPU time against tokens of history"
-    picture = log_log(drawn, title, ("tokens of history", "milliseconds"), (_short, lambda value: f"{value:g}"))
+    picture = log_log(drawn, title, ("tokens of history", "milliseconds"), (_short, lambda value: f"{value:,g}"))
     PAGE.with_suffix(".svg").write_text(picture, "utf-8")
     write_section("peers", lines)
     print("\n".join(line for line in lines if line.startswith(("|", "- "))))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from measuring import PER_MESSAGE, SUMMARY, Messages, copies_of, encode, fast_extra, manager_for
+from measuring import PER_MESSAGE, SUMMARY, Messages, apart, copies_of, encode, fast_extra
 
 __all__ = ["PEERS", "Peer"]
 
@@ -26,6 +26,8 @@ class Peer:
     counts = "exact"
     """How it knows the size: exact, approximate, reported (by the provider), or messages (it counts those)."""
     package = ""
+    besides = 0.0
+    """CPU seconds of its calls that went into what no peer does."""
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -96,13 +98,14 @@ class Ours(Peer):
 
     def __init__(self, window: int) -> None:
         super().__init__(window)
-        self.manager = manager_for(window)
+        self.manager = apart(window)
 
     def say(self, role: str, text: str) -> None:
         self.history.append({"role": role, "content": text})
 
     async def call(self) -> None:
         self.history = self.manager.preflight("bench", self.history)
+        self.besides = self.manager.worked
 
 
 class OursCopied(Ours):
@@ -334,7 +337,7 @@ class Inspect(Peer):
 class SemanticKernel(Peer):
     """The reducer counts messages; here as many as the window takes."""
 
-    name = "semantic-kernel ChatHistorySummarizationReducer"
+    name = "semantic-kernel SummarizationReducer"
     counts = "messages"
     package = "semantic-kernel"
 
