@@ -31,7 +31,8 @@ from compact._effects import Effect, Work
 from compact._tables import encoding
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests"))
+# Behind all else, so that nobody gets another version of anything.
+sys.path += [str(ROOT / "tests"), str(Path(sys.prefix) / "peers")]
 
 from providers import problems  # noqa: E402
 
