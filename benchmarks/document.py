@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from textwrap import wrap
 
-from measuring import ROOT, Figure
+from measuring import ROOT, Figure, fast_extra
 
-__all__ = ["PAGE", "figures_table", "machine", "table", "write_section"]
+__all__ = ["PAGE", "figures_table", "machine", "prose", "table", "write_section"]
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 SECTIONS = ("peers", "preflight", "folding", "soak")
@@ -54,13 +55,22 @@ def figures_table(figures: Sequence[Figure]) -> list[str]:
     return table(("what", "measured", "bar", "", "behind it"), rows, right=(1,))
 
 
-def machine(packages: Sequence[str] = ()) -> str:
+def prose(text: str) -> list[str]:
+    """A paragraph in lines of 120."""
+    return wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def machine(packages: Sequence[str] = ()) -> list[str]:
     """When and where this ran: the date, the processor, its cores, Python, and versions of packages."""
-    found = [f"{name} {at}" for name in ("tiktoken", "fastokens", *packages) if (at := _version(name))]
+    found = [
+        f"{name} {at}"
+        for name in ("tiktoken", *(("toktok-rs",) if fast_extra else ()), *packages)
+        if (at := _version(name))
+    ]
     system = f"{platform.system()} {platform.machine()}"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     today = datetime.now(UTC).date()
-    return f"{today}; {_processor()}, {os.cpu_count()} cores, {system}; {python}; {', '.join(found)}."
+    return prose(f"{today}; {_processor()}, {os.cpu_count()} cores, {system}; {python}; {', '.join(found)}.")
 
 
 def _version(package: str) -> str | None:

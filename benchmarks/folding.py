@@ -318,7 +318,7 @@ def main() -> int:
         return 0
     started = time.perf_counter()
     figures = measured(PARTS)
-    write_section("folding", ["## Folds and sessions", "", *figures_table(figures), "", machine()])
+    write_section("folding", ["## Folds and sessions", "", *figures_table(figures), "", *machine()])
     return verdict(figures, time.perf_counter() - started)
 
 

@@ -14,7 +14,6 @@ Rules:
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import sys
@@ -28,6 +27,7 @@ from typing import Any
 
 from compact import CompactConfig, CompactManager
 from compact._effects import Effect, Work
+from compact._meter import counter_for
 from compact._tables import encoding
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,8 +52,10 @@ SUMMARY = "Goal: ship the parser. Decided: peek() takes no offset."
 PER_MESSAGE = 4
 """What a message costs besides its text: three tokens and its role."""
 
-fast_extra = importlib.util.find_spec("fastokens") is not None
-"""Whether the fast counter is installed, which the meter then chooses by itself."""
+FAST = "toktok"
+"""What the extra `fast` brings; whoever cannot import it counts with tiktoken."""
+fast_extra = getattr(counter_for("tiktoken", "gpt-4o"), "encoder", "tiktoken") != "tiktoken"
+"""Whether the meter has chosen it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import tiktoken.registry
-from document import PAGE, figures_table, machine, table, write_section
+from document import PAGE, figures_table, machine, prose, table, write_section
 from measuring import LONG, Figure, Speaker, count, exponent, fast_extra, quiet, verdict
 from peers_play import PEERS, Floor, Ours, OursCopied, Peer
 from plot import Line, log_log
@@ -194,8 +194,11 @@ def page(rows: list[Row], figures: list[Figure]) -> list[str]:
     return [
         "## Beside its peers",
         "",
-        "Milliseconds of CPU time before a model call, with one turn (two messages of about 120 tokens) appended, at "
-        "growing tokens of history. Nothing is due; the summarizer would answer at once; one process, all in turn.",
+        *prose(
+            "Milliseconds of CPU time before a model call, with one turn (two messages of about 120 tokens) appended, "
+            "at growing tokens of history. Nothing is due; the summarizer would answer at once; one process, all in "
+            "turn."
+        ),
         "",
         "![Milliseconds per call against tokens of history, log-log](benchmarks.svg)",
         "",
@@ -203,15 +206,17 @@ def page(rows: list[Row], figures: list[Figure]) -> list[str]:
         "",
         *figures_table(figures),
         "",
-        f"A session of {TURNS:,} turns, {3 * WINDOW:,} tokens at a window of {WINDOW:,}, every contender folding at "
-        "85 % and keeping what it keeps by default: CPU seconds before the model calls, all together, and against "
-        "counting the new text alone. Facts and report are what no peer does: what a fold must not lose, and whether "
-        "it did.",
+        *prose(
+            f"A session of {TURNS:,} turns, {3 * WINDOW:,} tokens at a window of {WINDOW:,}, every contender folding "
+            "at 85 % and keeping what it keeps by default: CPU seconds before the model calls, all together, and "
+            "against counting the new text alone. Facts and report are what no peer does: what a fold must not lose, "
+            "and whether it did."
+        ),
         "",
         *table(("", "seconds", "÷ floor"), sessions, right=(1, 2)),
         "",
         *(["Not here:", "", *absent, ""] if absent else []),
-        machine(packages),
+        *machine(packages),
     ]
 
 

@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 
 from document import figures_table, machine, write_section
 from measuring import (
+    FAST,
     ROOMY,
     Figure,
     Messages,
@@ -73,7 +74,7 @@ def steady_ratio(speaker: Speaker) -> Iterator[Figure]:
         yield _steady("1 steady preflight ÷ counting the new text", speaker, 1.5)
         return
     # The bar is for tiktoken on both sides, so this is run where the fast extra cannot be found.
-    code = "import sys; sys.modules['fastokens'] = None; import preflight; preflight.tell_steady()"
+    code = f"import sys; sys.modules['{FAST}'] = None; import preflight; preflight.tell_steady()"
     command = [sys.executable, "-c", code]
     told = subprocess.run(command, cwd=Path(__file__).parent, check=True, capture_output=True, text=True).stdout
     yield Figure(**json.loads(told))
@@ -184,7 +185,7 @@ def main() -> int:
     """Measure, print, and write the section."""
     started = time.perf_counter()
     figures = measured(PARTS)
-    write_section("preflight", ["## A preflight in which nothing is due", "", *figures_table(figures), "", machine()])
+    write_section("preflight", ["## A preflight in which nothing is due", "", *figures_table(figures), "", *machine()])
     return verdict(figures, time.perf_counter() - started)
 
 

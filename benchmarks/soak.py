@@ -171,7 +171,7 @@ def main() -> int:
     seconds = time.perf_counter() - started
     figures = figures_of(halves, seconds)
     print(*figures, sep="\n")
-    write_section("soak", ["## Soak", "", *figures_table(figures), "", machine()])
+    write_section("soak", ["## Soak", "", *figures_table(figures), "", *machine()])
     return verdict(figures, seconds)
 
 
