@@ -2,7 +2,7 @@
 
 Owns: the measurements. Must never: use a network, or write outside a temporary directory.
 
-Rules: as in `preflight`. Archiving is measured with a disk whose fsync does nothing, once with redaction and once
+Rules: as in `measuring`. Archiving is measured with a disk whose fsync does nothing, once with redaction and once
 without: what a disk and the redactor cost is theirs.
 """
 
@@ -17,7 +17,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from preflight import Figure, Speaker, cpu, report
+from measuring import Figure, Speaker, cpu, report
 
 from compact import CompactConfig, CompactManager, redact
 from compact._archive import Archive

@@ -2,7 +2,7 @@
 
 Owns: the measurements. Must never: use a network but loopback, or write outside a temporary directory.
 
-Rules: as in `preflight`. The stand-in for the viewer runs in this very process, so its work is in the latencies.
+Rules: as in `measuring`. The stand-in for the viewer runs in this very process, so its work is in the latencies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from preflight import Figure, Speaker, manager_for, report
+from measuring import Figure, Speaker, manager_for, report
 
 from compact._archive import Archive
 from compact._effects import Emit

@@ -21,8 +21,8 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from measuring import Figure, Speaker, report
 from playwright.sync_api import Browser, sync_playwright
-from preflight import Figure, Speaker, report
 from viewer import EVENTS, FOLDS, MESSAGES, POSTS, Asked, bodies, events, folded
 
 from compact._calls import stamp

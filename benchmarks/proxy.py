@@ -33,7 +33,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import uvloop
-from preflight import Figure, Speaker, report
+from measuring import Figure, Speaker, report
 from proxy_load import Answer, Client, Conversation, Target, p50, p99, side_by_side, together
 from proxy_servers import LITELLM_PARTS, SUMMARY_MODEL, Server, bare, free_port, litellm, ours, upstream
 

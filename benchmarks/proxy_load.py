@@ -15,7 +15,7 @@ from random import uniform
 from statistics import quantiles
 from time import perf_counter
 
-from preflight import Speaker
+from measuring import Speaker
 from proxy_servers import KEY, Server
 
 __all__ = ["Answer", "Client", "Conversation", "Target", "p50", "p99", "side_by_side"]

@@ -34,7 +34,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from preflight import Figure
+from measuring import Figure
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact._dialects import DIALECTS

@@ -33,7 +33,7 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
 
-from preflight import Figure, Speaker, report
+from measuring import Figure, Speaker, report
 
 from compact.importers import read_logs
 from compact.replay import Setting, Trial, Window, processes, replay, summed

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from preflight import Figure
+from measuring import Figure
 
 from compact import CompactConfig, compact_messages
 from compact._asks import Ask

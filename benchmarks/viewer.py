@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
-from preflight import Figure, Speaker, report
+from measuring import Figure, Speaker, report
 
 from compact import CompactConfig, CompactManager
 from compact._calls import Calls, spans_of

@@ -37,6 +37,7 @@ LONG = (
     "test_async",
     "test_stateful",
     "test_local_model",
+    "test_soak",
 )
 """The longest modules, longest first: they begin, so that none is left, or torn apart, when all else is done."""
 
