@@ -30,6 +30,7 @@ TALK = (
 )
 ASK = ask(*TALK, first=10)
 FACTS = facts_of(ASK)
+SAID = "\n".join(FACTS.said)
 
 
 def lost(body: str, facts: Facts = FACTS) -> set[str]:
@@ -46,7 +47,7 @@ def only(*messages: Message, **settings: Any) -> Facts:
 @pytest.mark.spec("L15")
 def test_a_copy_keeps_everything() -> None:
     """Everything that was said, said again, scores 100 and invents nothing."""
-    report = measure(FACTS, FACTS.said)
+    report = measure(FACTS, SAID)
     assert (100.0, 0, (), (), ()) == (
         report.score,
         report.lost,
@@ -168,7 +169,7 @@ def test_kinds_are_counted_apart() -> None:
 def test_the_weightier_half_counts_more() -> None:
     """Losing the user's rule costs more than losing what a tool mentioned once."""
     rule, number = "Never touch branch old/wick.", "E-WICK-0"
-    assert measure(FACTS, FACTS.said.replace(rule, "")).score < measure(FACTS, FACTS.said.replace(number, "")).score
+    assert measure(FACTS, SAID.replace(rule, "")).score < measure(FACTS, SAID.replace(number, "")).score
 
 
 # -- invented ----------------------------------------------------------------------------------------------------------
@@ -193,10 +194,10 @@ def test_the_weightier_half_counts_more() -> None:
 )
 def test_what_nobody_said_is_invented(body: str, invented: tuple[str, ...]) -> None:
     """Identifiers, numbers and citations that stand nowhere in the input are named, and lower the score."""
-    copy = f"{FACTS.said}\n{body}"
+    copy = f"{SAID}\n{body}"
     report = measure(FACTS, copy)
     assert set(invented) == set(report.invented)
-    assert report.score < measure(FACTS, FACTS.said).score
+    assert report.score < measure(FACTS, SAID).score
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ def test_what_was_lost_is_given_back() -> None:
 
 def test_a_good_summary_is_left_alone() -> None:
     """At `min_score` and above nothing is appended; 0 switches repair off."""
-    assert FACTS.said == faithful(FACTS, FACTS.said, ASK, 10_000, 100)[0]
+    assert SAID == faithful(FACTS, SAID, ASK, 10_000, 100)[0]
     assert "lanterns" == faithful(FACTS, "lanterns", ASK, 10_000, 0)[0]
 
 

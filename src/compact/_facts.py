@@ -41,7 +41,7 @@ class Facts:
     """The facts of a fold that matter and could have fitted, best first, and what the fold was given."""
 
     best: tuple[Fact, ...]
-    said: str = field(repr=False)
+    said: tuple[str, ...] = field(repr=False)
     """Every text of the fold: what stands nowhere in it was invented."""
     positions: frozenset[int]
     """Where the folded messages stood in the session: a citation may name these."""
@@ -107,8 +107,7 @@ def facts_of(ask: Ask) -> Facts:
     if room > 0:
         reading.sheet.look_at_outputs()
         best, more, _ = reading.sheet.best(ask)
-    said = "\n".join(reading.said)
-    return Facts(tuple(best), said, frozenset(ask.positions), tuple(reading.carried), tuple(more))
+    return Facts(tuple(best), tuple(reading.said), frozenset(ask.positions), tuple(reading.carried), tuple(more))
 
 
 class _Reading:

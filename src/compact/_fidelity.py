@@ -265,22 +265,27 @@ class _Windows:
 
 def _invented(facts: Facts, body: str) -> list[str]:
     """What reads like an identifier and stands nowhere in the input, and false citations."""
-    said = facts.said.lower()
+    # Text by text, and apart: one letter that is not plain would make a long text need twelve times the room.
+    said = ["\n".join(text.lower() for text in facts.said if text.isascii() is plain) for plain in (True, False)]
     found = dict.fromkeys((kind, value) for kind, value, _ in scan(uncited(body)))
     names = dict.fromkeys(value for kind, value in found if not _known(kind, value.lower(), said))
     false = dict.fromkeys(text for text, spans in cited(body) if is_false(spans, facts))
     return [*names, *false]
 
 
-def _known(kind: str, name: str, said: str) -> bool:
+def _known(kind: str, name: str, said: Sequence[str]) -> bool:
     """Whether a name was said; a path or an address may be put together from what several messages said."""
+
+    def was_said(text: str) -> bool:
+        return any(text in some for some in said)
+
     if kind == "number":
         digits = "".join(c for c in name if c.isdigit() or c == ".").strip(".")
-        return len(digits) < _DIGITS or digits in said or digits in said.replace(",", "")
+        return len(digits) < _DIGITS or was_said(digits) or any(digits in some.replace(",", "") for some in said)
     if kind in _WHOLE:
-        return name in said or name.lstrip("#v") in said
+        return was_said(name) or was_said(name.lstrip("#v"))
     joints = _JOINTS.get(kind)
-    return joints is None or name in said or all(part in said for part in joints.split(name))
+    return joints is None or was_said(name) or all(map(was_said, joints.split(name)))
 
 
 def is_false(spans: Iterable[tuple[int, int]], facts: Facts) -> bool:
