@@ -17,7 +17,7 @@ from compact.replay._paper import Box, Frame, words
 
 __all__ = ["Line", "log_log"]
 
-SIZE = Box(0, 0, 980, 560)
+SIZE = Box(0, 0, 1040, 560)
 PAPER = Box(64, 34, 560, 470)
 ROW = 17
 """Pixels of a name's line."""
