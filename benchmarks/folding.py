@@ -3,9 +3,8 @@
 Owns: the measurements behind the second part of `make bench`.
 Must never: use a network, or write outside a temporary directory and its section of docs/benchmarks.md.
 
-"Without facts" is everything but the effect `Work`: reading what must not be lost out of the folded text, measuring the
-summary against it, and counting the request that was made. `Apart` has a clock for that. The built-in summarizer is
-never asked here, except for S39.
+"Without facts" is `summary.measure: false`: nothing is read out of the folded text, and no summary is measured. The
+built-in summarizer is never asked here, except for S39.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,19 +32,21 @@ from measuring import (
     Messages,
     Part,
     Speaker,
-    apart,
     at_once,
     config_for,
     count,
     cpu,
     exponent,
+    fast_extra,
+    manager_for,
     measured,
     quiet,
     verdict,
+    without_facts,
+    without_fast,
 )
 
 from compact import CompactConfig, CompactManager
-from compact._effects import Effect, Work
 from compact.stores.fs import Disk, FileStore
 
 RUNS = 9
@@ -60,16 +61,17 @@ def one_fold(speaker: Speaker) -> Iterator[Figure]:
     sizes = {"128k": (128_000, 15.0, RUNS), "1M": (1_000_000, 150.0, 2)}
     whole: dict[int, float] = {}
     for number, (name, (tokens, bar, runs)) in enumerate(sizes.items(), start=1):
-        bare, facts, folded = [], [], 0
+        costs: dict[Any, list[float]] = {without_facts: [], manager_for: []}
+        folded = 0
         for _ in range(runs):
-            manager, history = _about_to_fold(speaker, tokens, lambda window: apart(window))
-            spent = cpu(lambda m=manager, h=history: m.preflight("bench", h))  # type: ignore[misc]
-            bare.append(spent - manager.worked)
-            facts.append(manager.worked)
-            (fold,) = manager.session("bench").folds
-            folded = fold.folded
-        detail = f"{folded:,} messages folded; facts and report besides: {quiet(facts) * 1e3:,.0f} ms"
-        yield Figure(f"{number} one fold of {name}: plan, fit, splice, laws", quiet(bare) * 1e3, "ms", bar, detail)
+            for make, taken in costs.items():
+                manager, history = _about_to_fold(speaker, tokens, make)
+                taken.append(cpu(lambda m=manager, h=history: m.preflight("bench", h)))  # type: ignore[misc]
+                (fold,) = manager.session("bench").folds
+                folded = fold.folded
+        bare, whole_call = (quiet(taken) * 1e3 for taken in costs.values())
+        detail = f"the whole call; {folded:,} messages folded; with facts and report {whole_call:,.0f} ms"
+        yield Figure(f"{number} one fold of {name}: plan, fit, splice, laws", bare, "ms", bar, detail)
         whole[tokens] = quiet(list(_archived(speaker, tokens, max(2, runs // 2))))
     small, large = (whole[tokens] * 1e3 for tokens, _, _ in sizes.values())
     detail = "the disk's fsync does nothing"
@@ -108,13 +110,12 @@ def _archived(speaker: Speaker, tokens: int, runs: int) -> Iterator[float]:
 
 @dataclass
 class Session:
-    """A session that was played: CPU seconds of counting alone, of all preflights, and of the facts in them."""
+    """A session that was played: CPU seconds of counting alone, and of all preflights."""
 
     turns: int
     window: int
     floor: float = 0.0
-    whole: float = 0.0
-    facts: float = 0.0
+    spent: float = 0.0
     folds: int = 0
     judge: Judge = field(init=False)
 
@@ -122,16 +123,16 @@ class Session:
         self.judge = Judge(self.window)
 
     @property
-    def bare(self) -> float:
-        """Without facts."""
-        return self.whole - self.facts
+    def ratio(self) -> float:
+        """Against counting."""
+        return self.spent / self.floor
 
 
-def played(turns: int, windows: float, seed: int) -> Session:
+def played(turns: int, windows: float, seed: int, make: Callable[[int], CompactManager] = without_facts) -> Session:
     """So many turns, which are so many windows together, by a host that keeps what it is given."""
     speaker, others = Speaker(seed, LONG), Speaker(-1 - seed, LONG)
     session = Session(turns, int(turns * 2 * (191 + PER_MESSAGE) / windows))
-    manager, history = apart(session.window), speaker.history(messages=1)
+    manager, history = make(session.window), speaker.history(messages=1)
     gc.collect()
     for turn in range(turns):
         history += speaker.turn()
@@ -140,38 +141,49 @@ def played(turns: int, windows: float, seed: int) -> Session:
             session.floor += cpu(lambda t=texts: count(t))  # type: ignore[misc]
         started = time.process_time_ns()
         history = manager.preflight("bench", given)
-        session.whole += (time.process_time_ns() - started) / 1e9
+        session.spent += (time.process_time_ns() - started) / 1e9
         if not turn % 2:
             session.floor += cpu(lambda t=texts: count(t))  # type: ignore[misc]
         session.folds += history is not given
         session.judge.see(history)
-    session.facts = manager.worked
     return session
 
 
-def _bare(session: Session) -> float:
-    return session.bare
+def _spent(session: Session) -> float:
+    return session.spent
+
+
+def tell_sessions() -> None:
+    """The best of two sessions of three and of ten windows, as JSON: for the run that has another counter."""
+    best = [min((played(1_000, windows, seed) for seed in range(2)), key=_ratio) for windows in (3.0, 10.0)]
+    print(json.dumps([(run.spent, run.floor, run.folds) for run in best]))
+
+
+def _ratio(session: Session) -> float:
+    return session.ratio
 
 
 def sessions(_: Speaker) -> Iterator[Figure]:
     """A thousand turns of three and of ten windows against counting them; then from 250 to 4,000 turns."""
     seen: list[Session] = []
+    by_tiktoken = without_fast("folding", "tell_sessions") if fast_extra else []
     for number, windows in ((4, 3.0), (5, 10.0)):
-        runs = [played(1_000, windows, seed) for seed in range(2)]
-        best = min(runs, key=lambda run: run.bare / run.floor)
-        seen += runs
-        yield Figure(
-            f"{number} 1,000 turns, {windows:g} × the window ÷ counting them",
-            best.bare / best.floor,
-            "×",
-            2.2,
-            f"{best.bare:.3f} s ÷ {best.floor:.3f} s; {best.folds} folds; with facts and report {best.whole:.2f} s",
+        best = min((played(1_000, windows, seed) for seed in range(2)), key=_ratio)
+        whole = played(1_000, windows, 0, manager_for)
+        seen += best, whole
+        detail = (
+            f"{best.spent:.3f} s ÷ {best.floor:.3f} s; {best.folds} folds; with facts and report {whole.spent:.2f} s"
         )
+        yield Figure(f"{number} 1,000 turns, {windows:g} × the window ÷ counting them", best.ratio, "×", 2.2, detail)
+        if fast_extra:
+            spent, floor, folds = by_tiktoken[number - 4]
+            detail = f"{spent:.3f} s ÷ {floor:.3f} s; {folds} folds"
+            yield Figure("  … without the fast extra", spent / floor, "×", 2.2, detail)
     sizes = (250, 500, 1_000, 2_000, 4_000)
-    grown = [min((played(size, 3.0, seed) for seed in range(1 + (size < 2_000))), key=_bare) for size in sizes]
+    grown = [min((played(size, 3.0, seed) for seed in range(1 + (size < 2_000))), key=_spent) for size in sizes]
     seen += grown
-    detail = ", ".join(f"{run.turns:,}: {run.bare:.2f} s" for run in grown)
-    yield Figure("6 growth with the turns, exponent", exponent(sizes, [run.bare for run in grown]), "", 1.05, detail)
+    detail = ", ".join(f"{run.turns:,}: {run.spent:.2f} s" for run in grown)
+    yield Figure("6 growth with the turns, exponent", exponent(sizes, [run.spent for run in grown]), "", 1.05, detail)
     requests = sum(run.judge.requests for run in seen)
     bad = sum(run.judge.invalid for run in seen), sum(run.judge.over for run in seen)
     detail = f"{requests:,} requests, {sum(run.folds for run in seen)} folds; by rules and counts that are not ours"
@@ -212,50 +224,28 @@ def long_session(speaker: Speaker) -> Iterator[Figure]:
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-class Watched(CompactManager):
-    """A manager that knows how much was allocated at most, and how much outside of the effect `Work`."""
-
-    most = apart_from_work = 0
-
-    def _perform(self, call: Any, effect: Effect) -> Any:
-        if not isinstance(effect, Work):
-            return super()._perform(call, effect)
-        self.look()
-        try:
-            return super()._perform(call, effect)
-        finally:
-            self.most = max(self.most, tracemalloc.get_traced_memory()[1])
-            tracemalloc.reset_peak()
-
-    def look(self) -> None:
-        """Note the peak since the last look."""
-        self.apart_from_work = max(self.apart_from_work, tracemalloc.get_traced_memory()[1])
-        self.most = max(self.most, self.apart_from_work)
-
-
 def memory(_: Speaker) -> Iterator[Figure]:
     """The most that a session of three folds ever allocates, in a process of its own, against its live text."""
-    for name, kind in (("", "bare"), (", redaction and archive", "kept")):
+    names = {
+        "bare": "9 peak memory ÷ text of the live history",
+        "facts": "  … with facts",
+        "kept": "  … with facts, redaction and archive",
+    }
+    for kind, name in names.items():
         command = [sys.executable, str(Path(__file__)), "--memory", kind]
         told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         text, most = told["text"], told["most"]
-        detail = f"{{:.2f}} MB, of them the text itself {text / 1e6:.2f}; {told['folds']} folds"
-        if kind == "bare":
-            bare = told["apart_from_work"]
-            yield Figure("9 peak memory ÷ text of the live history", bare / text, "×", 3.0, detail.format(bare / 1e6))
-        yield Figure(f"  … with facts{name}", most / text, "×", 3.0, detail.format(most / 1e6))
+        detail = f"{most / 1e6:.2f} MB, of them the text itself {text / 1e6:.2f}; {told['folds']} folds"
+        yield Figure(name, most / text, "×", 3.0, detail)
 
 
 def tell_memory(kind: str) -> None:
     """Play the session with every allocation traced, and print what came out as JSON."""
     with TemporaryDirectory() as folder:
-        settings = {} if kind == "bare" else {"storage": {"adapter": "fs", "path": folder}}
-        with Watched(config_for(128_000, **settings), summarizer=at_once) as manager:
+        settings: dict[str, Any] = {"storage": {"adapter": "fs", "path": folder}} if kind == "kept" else {}
+        with manager_for(128_000, summary={"measure": kind != "bare"}, **settings) as manager:
             # Tables, patterns and modules are loaded before: they are there once, however many sessions there are.
-            tracemalloc.start()
             manager.manual_compact("warm", Speaker(1).history(messages=60))
-            tracemalloc.stop()
-            manager.most = manager.apart_from_work = 0
             speaker, folds, text = Speaker(0, LONG), 0, 0
             gc.collect()
             tracemalloc.start()
@@ -270,9 +260,7 @@ def tell_memory(kind: str) -> None:
                 if history is not given:
                     folds += 1
                     size = sum(len(message["content"]) for message in history)
-            manager.look()
-            seen = {"most": manager.most, "apart_from_work": manager.apart_from_work, "text": text, "folds": folds}
-    print(json.dumps(seen))
+            print(json.dumps({"most": tracemalloc.get_traced_memory()[1], "text": text, "folds": folds}))
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What all benchmarks share: figures with bars, texts nobody has seen, clocks, and the one who judges every request.
 
-Owns: `Figure`, `report`, `Speaker`, `Judge`, `Apart`, the clocks, and managers that ask nobody.
+Owns: `Figure`, `report`, `Speaker`, `Judge`, the clocks, and managers that ask nobody.
 Must never: use a network, or know what is measured.
 
 Rules:
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,6 @@ from statistics import linear_regression, quantiles
 from typing import Any
 
 from compact import CompactConfig, CompactManager
-from compact._effects import Effect, Work
 from compact._meter import counter_for
 from compact._tables import encoding
 
@@ -177,24 +177,17 @@ def config_for(window: int, **settings: Any) -> CompactConfig:
     return CompactConfig(model="gpt-4o", max_context_tokens=window, **{"storage": {"adapter": "none"}, **settings})
 
 
-class Apart(CompactManager):
-    """A manager that knows how much CPU time went into the effect `Work`: facts, the report, counting a request."""
-
-    worked = 0.0
-
-    def _perform(self, call: Any, effect: Effect) -> Any:
-        if not isinstance(effect, Work):
-            return super()._perform(call, effect)
-        started = time.process_time_ns()
-        try:
-            return super()._perform(call, effect)
-        finally:
-            self.worked += (time.process_time_ns() - started) / 1e9
+def without_facts(window: int) -> CompactManager:
+    """Such a manager that measures no summary."""
+    return manager_for(window, summary={"measure": False})
 
 
-def apart(window: int) -> Apart:
-    """Such a manager, without archive and sinks, whose summarizer answers at once."""
-    return Apart(config_for(window), summarizer=at_once)
+def without_fast(module: str, function: str) -> Any:
+    """What a function of a benchmark prints, in a process that cannot find the fast extra: it counts with tiktoken."""
+    code = f"import sys; sys.modules['{FAST}'] = None; import {module}; {module}.{function}()"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=Path(__file__).parent, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
 
 
 def cpu(work: Callable[[], object]) -> float:

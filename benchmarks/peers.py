@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import tiktoken.registry
 from document import PAGE, figures_table, machine, prose, table, write_section
 from measuring import LONG, Figure, Speaker, count, exponent, fast_extra, quiet, verdict
-from peers_play import PEERS, Floor, Ours, OursCopied, Peer
+from peers_play import PEERS, Floor, Ours, OursCopied, OursWithoutFacts, Peer
 from plot import Line, log_log
 
 from compact._tables import encoding
@@ -48,7 +48,6 @@ class Row:
     costs: dict[int, float] = field(default_factory=dict)
     session: float = 0.0
     session_floor: float = 0.0
-    besides: float = 0.0
     turns: int = 0
     reason: str = ""
     """Why it is not here."""
@@ -74,8 +73,11 @@ async def compare() -> list[Row]:
         if not row.reason and row.make is not Floor and row.make is not OursCopied:
             told(f"peers: a session with {row.name} …")
             await _session(row)
+    # With nothing due there are no facts to be read, so it has no place of its own among the sizes.
+    bare = Row(OursWithoutFacts, OursWithoutFacts.name)
+    await _session(bare)
     told("")
-    return rows
+    return [*rows, bare]
 
 
 async def _steady(rows: list[Row], tokens: int) -> None:
@@ -135,14 +137,14 @@ async def _session(row: Row) -> None:
         count(texts)
         row.session += (called - started) / 1e9
         row.session_floor += (time.process_time_ns() - called) / 1e9
-        row.turns, row.besides = row.turns + 1, peer.besides
+        row.turns += 1
         if row.session > PATIENCE:
             return
 
 
 def figures_of(rows: list[Row]) -> list[Figure]:
     """Where we stand beside those that know how many tokens there are."""
-    at = {row.name: row.costs[SHOWN] for row in rows if not row.reason}
+    at = {row.name: row.costs[SHOWN] for row in rows if row.costs}
     ours = next(row for row in rows if row.make is Ours)
     own = {row.name for row in rows if row.make in (Floor, Ours, OursCopied)}
     peers = {row.name: at[row.name] for row in rows if row.name in at and row.name not in own}
@@ -173,7 +175,7 @@ HOW = {
 
 def page(rows: list[Row], figures: list[Figure]) -> list[str]:
     """The section of docs/benchmarks.md."""
-    here = [row for row in rows if not row.reason]
+    here = [row for row in rows if row.costs]
     floor = _row(rows, Floor.name)
     head = ("", "counts", *(f"{_short(size)}" for size in SIZES), f"÷ floor at {_short(SHOWN)}", "exponent")
     cells = []
@@ -182,13 +184,11 @@ def page(rows: list[Row], figures: list[Figure]) -> list[str]:
         times = (f"{row.costs[size] * 1e3:.3g}" for size in SIZES)
         ratio = f"{row.costs[SHOWN] / floor.costs[SHOWN]:,.1f} ×"
         cells.append((name, HOW[row.counts], *times, ratio, f"{row.growth:.2f}"))
-    seconds = {row.name: (row.session, row) for row in here if row.turns}
-    ours = _row(rows, Ours.name)
-    seconds[f"{ours.name}, without facts and report"] = ours.session - ours.besides, ours
     sessions = []
-    for name, (spent, row) in sorted(seconds.items(), key=lambda item: item[1][0] / item[1][1].turns):
-        said = f"{spent:.2f}" if row.turns == TURNS else f"over {PATIENCE:g}, broken off at turn {row.turns}"
-        sessions.append((f"**{name}**" if row is ours else name, said, f"{spent / row.session_floor:,.1f} ×"))
+    for row in sorted((row for row in rows if row.turns), key=lambda row: row.session / row.turns):
+        said = f"{row.session:.2f}" if row.turns == TURNS else f"over {PATIENCE:g}, broken off at turn {row.turns}"
+        name = f"**{row.name}**" if row.make in (Ours, OursWithoutFacts) else row.name
+        sessions.append((name, said, f"{row.session / row.session_floor:,.1f} ×"))
     absent = [f"- {row.name}: {row.reason}" for row in rows if row.reason]
     packages = sorted({row.package for row in here} - {"tiktoken", "agent-compact"})
     return [

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from measuring import PER_MESSAGE, SUMMARY, Messages, apart, copies_of, encode, fast_extra
+from measuring import PER_MESSAGE, SUMMARY, Messages, copies_of, encode, fast_extra, manager_for, without_facts
 
 __all__ = ["PEERS", "Peer"]
 
@@ -26,8 +26,6 @@ class Peer:
     counts = "exact"
     """How it knows the size: exact, approximate, reported (by the provider), or messages (it counts those)."""
     package = ""
-    besides = 0.0
-    """CPU seconds of its calls that went into what no peer does."""
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -95,17 +93,24 @@ class Ours(Peer):
 
     name = "compact, with the fast extra" if fast_extra else "compact"
     package = "agent-compact"
+    made = staticmethod(manager_for)
 
     def __init__(self, window: int) -> None:
         super().__init__(window)
-        self.manager = apart(window)
+        self.manager = self.made(window)
 
     def say(self, role: str, text: str) -> None:
         self.history.append({"role": role, "content": text})
 
     async def call(self) -> None:
         self.history = self.manager.preflight("bench", self.history)
-        self.besides = self.manager.worked
+
+
+class OursWithoutFacts(Ours):
+    """The same without facts and report, which is what a peer does."""
+
+    name = f"{Ours.name}, without facts and report"
+    made = staticmethod(without_facts)
 
 
 class OursCopied(Ours):

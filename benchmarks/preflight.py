@@ -16,13 +16,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
 
 from document import figures_table, machine, write_section
 from measuring import (
-    FAST,
     ROOMY,
     Figure,
     Messages,
@@ -37,6 +35,7 @@ from measuring import (
     measured,
     quiet,
     verdict,
+    without_fast,
 )
 
 from compact import CompactManager
@@ -73,11 +72,7 @@ def steady_ratio(speaker: Speaker) -> Iterator[Figure]:
     if not fast_extra:
         yield _steady("1 steady preflight ÷ counting the new text", speaker, 1.5)
         return
-    # The bar is for tiktoken on both sides, so this is run where the fast extra cannot be found.
-    code = f"import sys; sys.modules['{FAST}'] = None; import preflight; preflight.tell_steady()"
-    command = [sys.executable, "-c", code]
-    told = subprocess.run(command, cwd=Path(__file__).parent, check=True, capture_output=True, text=True).stdout
-    yield Figure(**json.loads(told))
+    yield Figure(**without_fast("preflight", "tell_steady"))  # the bar is for tiktoken on both sides
     yield _steady("  … with the fast extra ÷ tiktoken", speaker, None)
 
 
