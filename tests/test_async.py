@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from compact import Ask, CompactConfig, CompactError, CompactManager
+from compact._layouts import LAYOUTS
 from compact._rooms import HOT_SESSIONS
 from compact.errors import ContentFilter, ManagerClosed, ModelUnavailable, SummaryTimeout, TokenLimitExceeded
 from compact.stores.fs import FileStore
@@ -350,3 +351,40 @@ def test_a_store_is_never_used_on_the_loop(tmp_path: Path) -> None:
     assert len(lines) > 300, "events were written while nothing folded"
     last = (tmp_path / "archive" / "t" / "events.jsonl").read_text("utf-8").splitlines()[-1]
     assert "trigger_decision" in last, "a session that gave way wrote what it held"
+
+
+# -- what a loop never does --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("T29")
+def test_a_long_list_is_read_and_planned_in_a_thread() -> None:
+    """A text that takes long to count, many messages, every fold: the thread of the loop does none of it."""
+    where: list[tuple[str, bool]] = []
+    loop_thread = threading.current_thread()
+
+    def note(what: str) -> None:
+        where.append((what, threading.current_thread() is loop_thread))
+
+    def layout(history: Any, policy: Any) -> Any:
+        note("planned")
+        return LAYOUTS["layered"](history, policy)
+
+    def protect(raw: Any) -> bool:
+        note("read")
+        return False
+
+    async def calls(messages: list[Any], **settings: Any) -> set[tuple[str, bool]]:
+        policy = {"layout": layout, **settings}
+        config = CompactConfig(counter="chars", policy=policy, storage={"adapter": "none"})
+        with CompactManager(config, summarizer=ScriptedModel("short"), protect=protect) as manager:
+            await manager.apreflight("s", messages[:1])
+            del where[:]
+            await manager.apreflight("s", messages)
+            return set(where)
+
+    few, long, many = chat("u" + "au" * 9), chat("uau", words=12_000), chat("u" + "au" * 300)
+    assert {("read", True)} == asyncio.run(calls(few))
+    assert {("read", False)} == asyncio.run(calls(long))
+    assert {("read", False)} == asyncio.run(calls(many))
+    assert ("planned", False) in asyncio.run(calls(few, message_threshold=5))
+    assert ("planned", True) not in where

@@ -151,6 +151,19 @@ def test_repair_can_be_switched_off() -> None:
     assert report.score < 10
 
 
+@pytest.mark.parametrize("answer", ["lamps", ModelUnavailable("nobody there")])
+def test_measuring_can_be_switched_off(answer: Any) -> None:
+    """With `measure` off there is no report, no repair and no refusal, whatever became of the summary."""
+    summary = {"measure": False, "refuse_below": 90, "max_tokens": 300, "max_retries": 0}
+    bench = Bench(answer, summary=summary, window=20_000)
+    bench.fold()
+    assert 300 == bench.model.asks[0].max_tokens
+    assert bench.manager.session("s").folds[-1].folded
+    assert bench.manager.session("s").report is None
+    if answer == "lamps":
+        assert ("lamps", [None]) == (bench.body, [event.data["report"] for event in bench.seen["summary_created"]])
+
+
 def test_a_model_leaves_room_for_repair() -> None:
     """It is asked for less than the limit, and an answer between the two is taken."""
     words = " ".join(f"lamp {n} of room {n + 7}," for n in range(200)).split()
