@@ -221,13 +221,14 @@ class Bench:
             chosen.append(test)
         return [test for test in order if test in set(chosen)]
 
-    def judge(self, mutant: Mutant) -> tuple[str, str]:
-        """What became of a mutant, and by which test."""
+    def judge(self, mutant: Mutant, likely: str = "") -> tuple[str, str]:
+        """What became of a mutant, and by which test. The likely one, where there is one, is asked first."""
         tests = self.tests_of(mutant)
         # To read many files of tests takes seconds; most mutants are found by the three that know them best.
         best = [file for file, _ in Counter(test.split("::")[0] for test in tests[:100]).most_common(3)]
         first = [test for test in tests if test.split("::")[0] in best][:60]
-        for part in (first, [test for test in tests if test not in first]):
+        alone = [likely] if likely in self.seconds else []
+        for part in (alone, first, [test for test in tests if test not in first]):
             match self._run(part, 20 * PATIENCE, changed=(mutant.file, mutant.code)) if part else (0, ""):
                 case None:
                     return "timeout", ""
