@@ -374,6 +374,18 @@ def test_protect_pins_what_the_host_says() -> None:
     assert not [ask for ask in box.model.asks if "(a4)" in text_of(ask.messages)]
 
 
+def test_what_a_providers_rules_add_after_a_fold_is_told() -> None:
+    """Without a summary the pinned answer would come first, and Anthropic wants a user there."""
+    seen, asleep = Recorder(), ScriptedModel(ModelUnavailable("asleep", retryable=False))
+    config = CompactConfig(max_context_tokens=3_000, storage={"adapter": "none"}, policy={"keep_recent_turns": 1})
+    pins: dict[str, Any] = {"protect": lambda message: "(a3)" in message["content"], "dialect": "anthropic"}
+    with CompactManager(config, summarizer=asleep, sinks=[seen], **pins) as manager:
+        out = manager.manual_compact("s", chat("uauauauaua"))
+    assert ["user", "assistant", "user", "assistant"] == [message["role"] for message in out]
+    told = [event.data["message"] for event in seen["warning"] if event.data["code"] == "repaired_history"]
+    assert ["The list did not start with a user message, so one was added."] == told
+
+
 @pytest.mark.spec("S11", "S20")
 def test_pins_alone_over_budget_raise_with_the_sum() -> None:
     """The error says by how much, and what to reduce or raise; the event says the same and that nothing was done."""

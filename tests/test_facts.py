@@ -141,6 +141,34 @@ def test_a_path_knows_what_happened_to_it(name: str, arguments: dict[str, Any], 
     assert [said] == lines
 
 
+DID = {
+    "deleted": "delete remove rm unlink rmdir",
+    "created": "create write new touch mkdir save add",
+    "changed": "edit update replace patch insert modify append rename move mv sed",
+    "read": "read view open cat get show list ls grep rg search glob find head tail wc less fetch cd",
+    "used": "lint deploy",
+}
+
+
+@pytest.mark.parametrize(("verb", "words"), DID.items())
+def test_a_tools_name_and_a_command_say_what_was_done(verb: str, words: str) -> None:
+    """In a name of several words, as the first word of a shell command, and as a command of an editor."""
+    for word in words.split():
+        for name, arguments in (
+            (f"{word}_file", {"path": "src/app.py"}),
+            (f"my{word.capitalize()}", {"path": "src/app.py"}),
+            ("bash", {"command": f"{word} src/app.py"}),
+            ("editor", {"command": word, "path": "src/app.py"}),
+        ):
+            assert [("src/app.py", verb)] == [(touch.path, touch.verb) for touch in touches_of(name, arguments)]
+
+
+def test_a_file_in_a_command_is_known_by_its_ending_or_its_folder() -> None:
+    """Numbers, options, addresses and devices are none."""
+    command = "cp notes.md Makefile.IN ./src/ -v.x 1.5 10.0.0.1 https://host/a.txt /dev/null '~/kept.txt' plain"
+    assert ["notes.md", "Makefile.IN", "./src/", "~/kept.txt"] == [t.path for t in touches_of("sh", {"cmd": command})]
+
+
 def test_all_that_happened_to_a_file_comes_together() -> None:
     """One fact for one file, under whatever name it is called, with its verbs and the stretch they happened in."""
     facts = found(
@@ -453,6 +481,13 @@ def test_the_same_under_every_hash_seed() -> None:
 
 
 # -- what tool calls did to files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["new_string", "newText", "content", "file_contents", "file_text"])
+def test_the_text_after_goes_by_many_names(key: str) -> None:
+    """Every editor calls it otherwise."""
+    [*_, touch] = touches_of("create", {key: "x = 1\n", "path": "src/app.py"})
+    assert ("src/app.py", "x = 1\n") == (touch.path, touch.new)
 
 
 def test_touches_know_the_text_before_and_after() -> None:
