@@ -30,6 +30,8 @@ from compact._fit import _pressures
 from compact._messages import as_mapping
 from compact._meter import Usage, counter_for
 from compact._redact import Redactor
+from compact._sheet import line_at
+from compact._splice import shorten
 from compact.config import SECTIONS
 from compact.errors import ArchiveError, CompactError, ContentFilter, ModelUnavailable, TokenLimitExceeded
 from compact.stores.fs import FileStore
@@ -103,6 +105,29 @@ def test_who_says_a_summary(dialect: str, first: bool, model: str, role: str) ->
     """The assistant, or the user where a list for Anthropic's models begins with it."""
     reader = Reader(dialect, counter_for("chars", model), None)
     assert role == reader.summary("so far", first=first, model=model)["role"]
+
+
+@pytest.mark.parametrize("tokens", range(1, 9))
+def test_a_shortened_output_has_no_more_of_the_text_than_asked_for(tokens: int) -> None:
+    """From both ends alike, and as much as goes."""
+    shown = shorten("0123456789", tokens, "there", len)
+    half = tokens // 2 if tokens > 1 else 0
+    head, tail = "0123456789"[:half], "0123456789"[10 - half :]
+    assert f"{head}\n[… {10 - 2 * half} of 10 tokens cut here; there …]\n{tail}" == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "line"),
+    [
+        ("one\ntwo three\nfour", "three", "two three"),
+        ("last line", "last", "last line"),
+        ("y" * 500, "y", "y" * 220),
+        ("a " * 100 + "here " + "b " * 20, "here", ("a " * 49 + "here " + "b " * 20).strip()),
+    ],
+)
+def test_the_line_around_a_place(text: str, at: str, line: str) -> None:
+    """The whole of it; of one without an end, the words nearby."""
+    assert line == line_at(text, text.index(at))
 
 
 def test_an_event_that_says_little_is_routine() -> None:
