@@ -6,6 +6,7 @@ Must never: write into the project itself.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import multiprocessing
@@ -21,6 +22,7 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from difflib import SequenceMatcher
+from keyword import kwlist
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -126,6 +128,7 @@ class Bench:
             self.copies.put(self._copied(work / f"copy{job}" / "project"))
         tests = [ROOT / "tests" / f"test_{name}.py" for name in TESTS.split()]
         self.digests = {f"tests/{path.name}": digest(path.read_text()) for path in tests if path.exists()}
+        self.texts = {test: text for path in tests if path.exists() for test, text in _tests_in(path)}
         self.seconds: dict[str, float] = {}
         self.runs: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
 
@@ -213,13 +216,16 @@ class Bench:
         first = set().union(*(self.runs.get(place, ()) for place in near))
         breadth = Counter(test for (file, _), tests in self.runs.items() if file == mutant.file for test in tests)
         order = sorted(breadth.keys() | first, key=lambda test: (test not in first, self.seconds[test]))
-        # The quickest, and the few that run the most of the module.
-        chosen, left = [test for test, _ in breadth.most_common(10)], PATIENCE
-        for test in order:
-            if (left := left - self.seconds[test]) < 0:
-                break
-            chosen.append(test)
-        return [test for test in order if test in set(chosen)]
+        # Those whose names speak of what changed, the quickest, and the few that run the most of the module.
+        changed = _words(f"{mutant.was} {mutant.now}")
+        named = {test: None for test in order if test in first and changed & _words(test.partition("::")[2])}
+        chosen = {test for test, _ in breadth.most_common(10)}
+        for tests, left in ((named, PATIENCE / 2), (order, PATIENCE)):
+            for test in tests:
+                if (left := left - self.seconds[test]) < 0:
+                    break
+                chosen.add(test)
+        return sorted(chosen, key=lambda test: (test not in first, test not in named, self.seconds[test]))
 
     def judge(self, mutant: Mutant, likely: str = "") -> tuple[str, str]:
         """What became of a mutant, and by which test. The likely one, where there is one, is asked first."""
@@ -239,6 +245,21 @@ class Bench:
                 case ():
                     return "import", ""
         return "survived", ""
+
+
+def _tests_in(path: Path) -> Generator[tuple[str, str]]:
+    """The text of each test of a file, its marks included."""
+    source = path.read_text()
+    lines = source.splitlines()
+    for one in ast.parse(source).body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            begin = min([one.lineno, *(mark.lineno for mark in one.decorator_list)])
+            yield f"tests/{path.name}::{one.name}", "\n".join(lines[begin - 1 : one.end_lineno])
+
+
+def _words(text: str) -> set[str]:
+    """The words of a line of code, or of a test's name, that may say what it is about."""
+    return set(re.findall(r"[a-z]{4,}", text.lower())) - set(kwlist)
 
 
 def _write(file: Path, source: str) -> None:

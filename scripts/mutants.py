@@ -3,8 +3,8 @@
 Owns: the verdicts, and `spec/MUTANTS.md`. Must never: write into the project, but for that file.
 
 A mutant meets the tests that ran its line in a recorded run, quickest first, until one fails; each in a fresh process.
-A verdict is kept for the next run while the module, and the file of the test that gave it, stay as they are; when they
-do not, the test that found the fault before is asked first. `--fresh` keeps none. Every survivor must be explained in
+A verdict is kept for the next run while the module, and the test that gave it, stay as they are; when they do not, the
+test that found the fault before is asked first. `--fresh` keeps none. Every survivor must be explained in
 `spec/survivors.yaml`, and counts as a survivor all the same; what is explained there and survives no more is listed.
 """
 
@@ -36,10 +36,10 @@ def verdicts(bench: Bench, mutants: list[Mutant], pool: ThreadPoolExecutor, kept
     known: dict[str, list[str]] = json.loads(kept.read_text()) if kept.exists() else {}
 
     def basis(mutant: Mutant, status: str, test: str) -> str:
-        """What a verdict rests on: the module, and the file of its test; of all that were asked when none failed."""
-        asked = bench.tests_of(mutant) if status == "survived" else [test]
-        files = {bench.digests.get(one.split("::")[0], "") for one in asked}
-        return digest(mutant.code, *sorted(files))
+        """What a verdict rests on: the module, and its test; the files of all that were asked when none failed."""
+        if status != "survived":
+            return digest(mutant.code, bench.texts.get("::".join(test.split("[")[0].split("::")[:2]), ""))
+        return digest(mutant.code, *sorted({bench.digests[one.split("::")[0]] for one in bench.tests_of(mutant)}))
 
     begun, done, tally = time.monotonic(), 0, Counter[str]()
 

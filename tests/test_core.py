@@ -30,6 +30,7 @@ from compact._fit import _pressures
 from compact._messages import as_mapping
 from compact._meter import Usage, counter_for
 from compact._redact import Redactor
+from compact._rubbish import KINDS
 from compact._sheet import line_at
 from compact._splice import shorten
 from compact.config import SECTIONS
@@ -374,7 +375,7 @@ def reasons() -> Iterator[str]:
 
 
 def complaints() -> Iterator[str]:
-    """What is said about every wrong setting, message and pattern; or that it is taken."""
+    """What is said about every wrong setting, message, pattern and summary; or that it is taken."""
 
     def tried(what: str, call: Callable[[], Any]) -> str:
         try:
@@ -396,6 +397,7 @@ def complaints() -> Iterator[str]:
     for pattern in PATTERNS:
         yield tried(f"pattern {pattern[:40]}", lambda: Redactor(patterns=[pattern]))  # noqa: B023
     yield tried("secrets", lambda: Redactor(secrets=["long enough to be one", "abc"]))
+    yield from (f"rubbish, {kind}: {words}" for kind, words in KINDS.items())
 
 
 def hardly_any_room() -> Story:
@@ -439,7 +441,7 @@ def test_a_plan_says_why_as_before() -> None:
 
 
 def test_a_complaint_reads_as_before() -> None:
-    """Every sentence about a wrong setting, message or pattern is what the golden file says."""
+    """Every sentence about a wrong setting, message, pattern or summary is what the golden file says."""
     assert "\n".join(complaints()) + "\n" == (GOLDEN / "complaints.txt").read_text("utf-8")
 
 

@@ -374,6 +374,15 @@ def test_protect_pins_what_the_host_says() -> None:
     assert not [ask for ask in box.model.asks if "(a4)" in text_of(ask.messages)]
 
 
+@pytest.mark.parametrize(("layout", "start"), [("in_place", 2), ("layered", 1)])
+def test_a_fold_in_place_is_recorded_from_its_first_message(layout: str, start: int) -> None:
+    """One that leaves a single summary at the front begins where the list does."""
+    box = bench(128_000, layout=layout, keep_recent_turns=1, retention_window=2)
+    box.manager.manual_compact("s", chat("suaaaaua"))
+    (fold,) = box.manager.session("s").folds
+    assert start == fold.range[0]
+
+
 def test_what_a_providers_rules_add_after_a_fold_is_told() -> None:
     """Without a summary the pinned answer would come first, and Anthropic wants a user there."""
     seen, asleep = Recorder(), ScriptedModel(ModelUnavailable("asleep", retryable=False))

@@ -27,6 +27,7 @@ from compact._facts import Facts, facts_of
 from compact._fidelity import measure
 from compact._messages import Answer, Call, Message
 from compact._repair import faithful
+from compact._sheet import marks_of
 from compact._touches import arguments_of, difference, touches_of
 from compact._worth import SENTENCES, Fact
 
@@ -87,6 +88,8 @@ def pairs(facts: Facts) -> set[tuple[str, str]]:
         (user("Write to ops@example.org about it."), "email", "ops@example.org"),
         (assistant("The timeout is 250 ms now."), "number", "250 ms"),
         (user("It ships on 2025-03-14, no later."), "date", "2025-03-14"),
+        (user("It ships on March 3rd, 2025, no later."), "date", "March 3rd, 2025"),
+        (user("Replace part XP-100X, please."), "id", "XP-100X"),
         (user("We stay on version 3.11.7 for now."), "version", "3.11.7"),
         (user("Work on branch feature/lamps please."), "branch", "feature/lamps"),
         (user("Deploy it to staging before lunch."), "environment", "staging"),
@@ -270,6 +273,22 @@ def test_used_again_is_worth_more() -> None:
     """A value that comes up in several messages outweighs one that was mentioned once."""
     facts = found(*(assistant(f"Room {n}: lamp AB-1001 again") for n in range(3)), assistant("and lamp CD-2002 once"))
     assert fact(facts, "AB-1001").weight > fact(facts, "CD-2002").weight
+
+
+def test_each_of_two_more_places_adds_half_of_a_worth() -> None:
+    """And a fourth adds nothing."""
+    weights = []
+    for places in range(1, 5):
+        said = [assistant("see AB-1001") for _ in range(places)] + [assistant("on it goes") for _ in range(4 - places)]
+        weights.append(fact(found(*said, max_tokens=10_000), "AB-1001").weight)
+    # What comes last is worth a little more than what came first.
+    assert [1.5, 2.0, 2.0] == [pytest.approx(weight / weights[0], rel=0.25) for weight in weights[1:]]
+
+
+def test_names_tell_like_sentences_apart() -> None:
+    """By their last part; a plain word is none, nor one that only begins large."""
+    text = "The Lamp of readHeader in src/core/reader.py, with MAX_OIL at 1.5 and HTTP as before."
+    assert {"readHeader", "reader.py", "MAX_OIL", "1.5"} == marks_of(text)
 
 
 def test_late_is_worth_slightly_more() -> None:
