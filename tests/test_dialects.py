@@ -233,6 +233,16 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (RESPONSES, {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True}, tool("a", "approved")),
     (
         RESPONSES,
+        {"type": "mcp_approval_response", "approval_request_id": "a", "approve": False, "reason": "too dear"},
+        tool("a", "not approved: too dear"),
+    ),
+    (
+        RESPONSES,
+        {"type": "file_search_call", "id": "w", "queries": ["q"], "meta": {"protected": True}},
+        step(text='[file_search_call: queries=["q"]]', pinned=True),
+    ),
+    (
+        RESPONSES,
         {
             "type": "reasoning",
             "id": "r",
