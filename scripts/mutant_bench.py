@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SLOW = 3.0
 """Seconds of work, not by the clock: others use the machine too. A longer test is not asked: quick ones should do."""
 PATIENCE = 6.0
-"""Seconds of tests that one mutant meets at most, by what they took when they were recorded."""
+"""Seconds of tests that one mutant meets, by what they took when recorded; of those that do not speak of it, half."""
 TESTS = """archive asks calls chain config core demo_transcript dialects dialects_hostile dialects_repair docs engine
     extract facts fidelity hosts injection laws meter models prepare recall redact replay review rubbish sharing sinks
     stateful stores summaries summaries_hostile torture viewer"""
@@ -211,16 +211,18 @@ class Bench:
         """The tests that run a mutant's line, or use the name it makes, then others that run its module."""
         near = {(mutant.file, line) for line in mutant.lines}
         if mutant.names:
-            named = re.compile(r"\b(?:" + "|".join(mutant.names[:1]) + r")\b")
-            near = {(f, n) for f, s in self.sources.items() for n, x in enumerate(s.split("\n"), 1) if named.search(x)}
+            uses = re.compile(r"\b(?:" + "|".join(mutant.names[:1]) + r")\b")
+            near = {(f, n) for f, s in self.sources.items() for n, x in enumerate(s.split("\n"), 1) if uses.search(x)}
         first = set().union(*(self.runs.get(place, ()) for place in near))
-        breadth = Counter(test for (file, _), tests in self.runs.items() if file == mutant.file for test in tests)
-        order = sorted(breadth.keys() | first, key=lambda test: (test not in first, self.seconds[test]))
-        # Those whose names speak of what changed, the quickest, and the few that run the most of the module.
-        changed = _words(f"{mutant.was} {mutant.now}")
-        named = {test: None for test in order if test in first and changed & _words(test.partition("::")[2])}
+        # What is worked out once and kept shows as run by one test only, so its whole module counts.
+        module = (tests for (file, _), tests in self.runs.items() if file.split("/")[0] == mutant.file.split("/")[0])
+        breadth = Counter(test for tests in module for test in tests)
+        order = sorted(self.seconds, key=lambda test: (test not in first, test not in breadth, self.seconds[test]))
+        # Those whose names speak of what changed or where, the quickest, and the few that run the most of the module.
+        changed = _words(f"{mutant.module} {mutant.was} {mutant.now}")
+        named = {test: None for test in order if changed & _words(test)}
         chosen = {test for test, _ in breadth.most_common(10)}
-        for tests, left in ((named, PATIENCE / 2), (order, PATIENCE)):
+        for tests, left in ((named, PATIENCE), (order, PATIENCE / 2)):
             for test in tests:
                 if (left := left - self.seconds[test]) < 0:
                     break
@@ -259,7 +261,7 @@ def _tests_in(path: Path) -> Generator[tuple[str, str]]:
 
 def _words(text: str) -> set[str]:
     """The words of a line of code, or of a test's name, that may say what it is about."""
-    return set(re.findall(r"[a-z]{4,}", text.lower())) - set(kwlist)
+    return set(re.findall(r"[a-z]{4,}", text.lower())) - {*kwlist, "test", "tests"}
 
 
 def _write(file: Path, source: str) -> None:

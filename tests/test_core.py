@@ -27,6 +27,7 @@ from compact._calls import Calls, event_of, spans_of, trace_of
 from compact._dialects import DIALECTS
 from compact._entries import Reader
 from compact._fit import _pressures
+from compact._laws import LAWS
 from compact._messages import as_mapping
 from compact._meter import Usage, counter_for
 from compact._redact import Redactor
@@ -58,7 +59,7 @@ CHANGING = {"_calls.Call", "_desk.Call", "_dialects._anthropic._Order", "_files.
 """What grows while it is looked at."""
 
 
-def test_a_value_of_the_core_cannot_be_changed() -> None:
+def test_a_dataclass_of_the_core_is_frozen_and_has_slots() -> None:
     """What one part hands to the next, a plan, a decision, a record, stays as it was and grows no fields."""
     changing = set()
     for value in values():
@@ -398,6 +399,7 @@ def complaints() -> Iterator[str]:
         yield tried(f"pattern {pattern[:40]}", lambda: Redactor(patterns=[pattern]))  # noqa: B023
     yield tried("secrets", lambda: Redactor(secrets=["long enough to be one", "abc"]))
     yield from (f"rubbish, {kind}: {words}" for kind, words in KINDS.items())
+    yield from (f"law, {law.id} ({', '.join(law.rows)}): {law.says}" for law in LAWS)
 
 
 def hardly_any_room() -> Story:
@@ -441,7 +443,7 @@ def test_a_plan_says_why_as_before() -> None:
 
 
 def test_a_complaint_reads_as_before() -> None:
-    """Every sentence about a wrong setting, message, pattern or summary is what the golden file says."""
+    """Every law, and every sentence about a wrong setting, message, pattern or summary, is as the golden file says."""
     assert "\n".join(complaints()) + "\n" == (GOLDEN / "complaints.txt").read_text("utf-8")
 
 
