@@ -89,12 +89,12 @@ class Recording:
             self.bad.add(report.nodeid)
 
 
-def in_copy(copy: Path, answer: Any, tests: list[str], record: bool) -> None:
-    """Run tests in a copy, in a process of its own, and say what came of it."""
+def in_copy(copy: Path, answer: Any, tests: list[str], seconds: int | None) -> None:
+    """Run tests in a copy, in a process of its own, and say what came of it; without a limit they are recorded."""
     os.setsid()
     os.chdir(copy)
-    if not record:
-        resource.setrlimit(resource.RLIMIT_CPU, (3 * int(PATIENCE), -1))
+    if seconds is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, -1))
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
     log = os.open(copy / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
@@ -103,7 +103,7 @@ def in_copy(copy: Path, answer: Any, tests: list[str], record: bool) -> None:
     sys.path[:0] = [f"{copy}/src", f"{copy}/tests"]
     sys.dont_write_bytecode = False
     options = ["-p", "no:cacheprovider", "--tb=line", f"--basetemp={copy}/tmp"]
-    if record:
+    if seconds is None:
         recording = Recording(copy / "src/compact")
         pytest.main([*options, *tests], plugins=[recording])
         data = recording.cover.get_data()
@@ -144,19 +144,22 @@ class Bench:
             (copy.parent / "shared").symlink_to(shared)
         return copy
 
-    def _run(self, tests: list[str], limit: float, *, record: bool = False, changed: tuple[str, str] = ("", "")) -> Any:
-        """What came of these tests in a copy: `None` when they took too long, `()` when the process died."""
+    def _run(self, tests: list[str], seconds: int | None, changed: tuple[str, str] = ("", "")) -> Any:
+        """What came of these tests in a copy: `None` when they took too long, `()` when the process died.
+
+        The limit is one of work; by the clock it is ten times as long, as others use the machine too.
+        """
         copy = self.copies.get()
         file = copy / "src/compact" / changed[0]
         try:
             if changed[0]:
                 _write(file, changed[1])
             ours, theirs = self.server.Pipe(duplex=False)
-            process = self.server.Process(target=in_copy, args=(copy, theirs, tests, record))
+            process = self.server.Process(target=in_copy, args=(copy, theirs, tests, seconds))
             process.start()
             theirs.close()
             try:
-                return ours.recv() if ours.poll(limit) else None
+                return ours.recv() if ours.poll(10 * (seconds or 90)) else None
             except EOFError:
                 process.join()
                 return None if process.exitcode == -signal.SIGXCPU else ()
@@ -181,7 +184,7 @@ class Bench:
         def seen(file: str) -> dict[str, Any]:
             place = kept / f"{Path(file).stem}-{self.digests[file]}.json"
             if not place.exists():
-                took, bad, lines = self._run([file], 900, record=True) or ({}, {file}, {})
+                took, bad, lines = self._run([file], None) or ({}, {file}, {})
                 found = {"state": state, "seconds": took, "bad": sorted(bad), "lines": lines}
                 place.write_text(json.dumps(found))
                 print(f"  {file}: {len(took)} tests, {sum(took.values()):.0f} s, {len(bad)} left out", flush=True)
@@ -221,7 +224,7 @@ class Bench:
         # Those whose names speak of what changed or where, the quickest, and the few that run the most of the module.
         changed = _words(f"{mutant.module} {mutant.was} {mutant.now}")
         named = {test: None for test in order if changed & _words(test)}
-        chosen = {test for test, _ in breadth.most_common(10)}
+        chosen = {test for test, _ in breadth.most_common(5)}
         for tests, left in ((named, PATIENCE), (order, PATIENCE / 2)):
             for test in tests:
                 if (left := left - self.seconds[test]) < 0:
@@ -237,7 +240,8 @@ class Bench:
         first = [test for test in tests if test.split("::")[0] in best][:60]
         alone = [likely] if likely in self.seconds else []
         for part in (alone, first, [test for test in tests if test not in first]):
-            match self._run(part, 20 * PATIENCE, changed=(mutant.file, mutant.code)) if part else (0, ""):
+            enough = int(10 + 3 * sum(self.seconds[test] for test in part))
+            match self._run(part, enough, (mutant.file, mutant.code)) if part else (0, ""):
                 case None:
                     return "timeout", ""
                 case (1, test):

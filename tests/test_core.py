@@ -28,7 +28,7 @@ from compact._dialects import DIALECTS
 from compact._entries import Reader
 from compact._fit import _pressures
 from compact._laws import LAWS
-from compact._messages import as_mapping
+from compact._messages import Answer, Call, Message, as_mapping, readable
 from compact._meter import Usage, counter_for
 from compact._redact import Redactor
 from compact._rubbish import KINDS
@@ -130,6 +130,13 @@ def test_a_shortened_output_has_no_more_of_the_text_than_asked_for(tokens: int) 
 def test_the_line_around_a_place(text: str, at: str, line: str) -> None:
     """The whole of it; of one without an end, the words nearby."""
     assert line == line_at(text, text.index(at))
+
+
+def test_all_of_a_message_is_readable() -> None:
+    """What was said, each call with its arguments, each result; a result that was said already is not said twice."""
+    message = Message("assistant", "said", None, calls=(Call("a", "read", "{}"),), answers=(Answer("a", "out"),))
+    assert "said\nread({})\nout" == readable(message)
+    assert "it says out" == readable(Message("tool", "it says out", None, answers=(Answer("a", "out"),)))
 
 
 def test_an_event_that_says_little_is_routine() -> None:
