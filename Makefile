@@ -82,9 +82,11 @@ fidelity: $(READY)
 prove: $(READY) parts
 	@$(BIN)/python scripts/prove.py
 
-# How many small faults in the core the tests find; writes spec/MUTANTS.md.
+# How many small faults in the core the tests find; writes spec/MUTANTS.md. Of mutmut only its operators are wanted, so
+# it is installed apart, without its screens.
 mutants: $(READY)
-	@$(BIN)/python scripts/mutants.py
+	@$(PIP) --no-deps --upgrade --target $(VENV)/mutants 'mutmut>=3.8' 'libcst>=1.9'
+	@PYTHONPATH=$(VENV)/mutants $(BIN)/python scripts/mutants.py
 
 torture: $(READY)
 	@$(BIN)/python scripts/torture.py

@@ -6,6 +6,7 @@ Must never: write into the project itself.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import multiprocessing
@@ -21,6 +22,7 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from difflib import SequenceMatcher
+from keyword import kwlist
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -34,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SLOW = 3.0
 """Seconds of work, not by the clock: others use the machine too. A longer test is not asked: quick ones should do."""
 PATIENCE = 6.0
-"""Seconds of tests that one mutant meets at most, by what they took when they were recorded."""
+"""Seconds of tests that one mutant meets, by what they took when recorded; of those that do not speak of it, half."""
 TESTS = """archive asks calls chain config core demo_transcript dialects dialects_hostile dialects_repair docs engine
     extract facts fidelity hosts injection laws meter models prepare recall redact replay review rubbish sharing sinks
     stateful stores summaries summaries_hostile torture viewer"""
@@ -87,12 +89,12 @@ class Recording:
             self.bad.add(report.nodeid)
 
 
-def in_copy(copy: Path, answer: Any, tests: list[str], record: bool) -> None:
-    """Run tests in a copy, in a process of its own, and say what came of it."""
+def in_copy(copy: Path, answer: Any, tests: list[str], seconds: int | None) -> None:
+    """Run tests in a copy, in a process of its own, and say what came of it; without a limit they are recorded."""
     os.setsid()
     os.chdir(copy)
-    if not record:
-        resource.setrlimit(resource.RLIMIT_CPU, (3 * int(PATIENCE), -1))
+    if seconds is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, -1))
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
     log = os.open(copy / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 1)
@@ -101,7 +103,7 @@ def in_copy(copy: Path, answer: Any, tests: list[str], record: bool) -> None:
     sys.path[:0] = [f"{copy}/src", f"{copy}/tests"]
     sys.dont_write_bytecode = False
     options = ["-p", "no:cacheprovider", "--tb=line", f"--basetemp={copy}/tmp"]
-    if record:
+    if seconds is None:
         recording = Recording(copy / "src/compact")
         pytest.main([*options, *tests], plugins=[recording])
         data = recording.cover.get_data()
@@ -126,6 +128,7 @@ class Bench:
             self.copies.put(self._copied(work / f"copy{job}" / "project"))
         tests = [ROOT / "tests" / f"test_{name}.py" for name in TESTS.split()]
         self.digests = {f"tests/{path.name}": digest(path.read_text()) for path in tests if path.exists()}
+        self.texts = {test: text for path in tests if path.exists() for test, text in _tests_in(path)}
         self.seconds: dict[str, float] = {}
         self.runs: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
 
@@ -141,19 +144,22 @@ class Bench:
             (copy.parent / "shared").symlink_to(shared)
         return copy
 
-    def _run(self, tests: list[str], limit: float, *, record: bool = False, changed: tuple[str, str] = ("", "")) -> Any:
-        """What came of these tests in a copy: `None` when they took too long, `()` when the process died."""
+    def _run(self, tests: list[str], seconds: int | None, changed: tuple[str, str] = ("", "")) -> Any:
+        """What came of these tests in a copy: `None` when they took too long, `()` when the process died.
+
+        The limit is one of work; by the clock it is ten times as long, as others use the machine too.
+        """
         copy = self.copies.get()
         file = copy / "src/compact" / changed[0]
         try:
             if changed[0]:
                 _write(file, changed[1])
             ours, theirs = self.server.Pipe(duplex=False)
-            process = self.server.Process(target=in_copy, args=(copy, theirs, tests, record))
+            process = self.server.Process(target=in_copy, args=(copy, theirs, tests, seconds))
             process.start()
             theirs.close()
             try:
-                return ours.recv() if ours.poll(limit) else None
+                return ours.recv() if ours.poll(10 * (seconds or 90)) else None
             except EOFError:
                 process.join()
                 return None if process.exitcode == -signal.SIGXCPU else ()
@@ -178,7 +184,7 @@ class Bench:
         def seen(file: str) -> dict[str, Any]:
             place = kept / f"{Path(file).stem}-{self.digests[file]}.json"
             if not place.exists():
-                took, bad, lines = self._run([file], 900, record=True) or ({}, {file}, {})
+                took, bad, lines = self._run([file], None) or ({}, {file}, {})
                 found = {"state": state, "seconds": took, "bad": sorted(bad), "lines": lines}
                 place.write_text(json.dumps(found))
                 print(f"  {file}: {len(took)} tests, {sum(took.values()):.0f} s, {len(bad)} left out", flush=True)
@@ -208,27 +214,34 @@ class Bench:
         """The tests that run a mutant's line, or use the name it makes, then others that run its module."""
         near = {(mutant.file, line) for line in mutant.lines}
         if mutant.names:
-            named = re.compile(r"\b(?:" + "|".join(mutant.names[:1]) + r")\b")
-            near = {(f, n) for f, s in self.sources.items() for n, x in enumerate(s.split("\n"), 1) if named.search(x)}
+            uses = re.compile(r"\b(?:" + "|".join(mutant.names[:1]) + r")\b")
+            near = {(f, n) for f, s in self.sources.items() for n, x in enumerate(s.split("\n"), 1) if uses.search(x)}
         first = set().union(*(self.runs.get(place, ()) for place in near))
-        breadth = Counter(test for (file, _), tests in self.runs.items() if file == mutant.file for test in tests)
-        order = sorted(breadth.keys() | first, key=lambda test: (test not in first, self.seconds[test]))
-        # The quickest, and the few that run the most of the module.
-        chosen, left = [test for test, _ in breadth.most_common(10)], PATIENCE
-        for test in order:
-            if (left := left - self.seconds[test]) < 0:
-                break
-            chosen.append(test)
-        return [test for test in order if test in set(chosen)]
+        # What is worked out once and kept shows as run by one test only, so its whole module counts.
+        module = (tests for (file, _), tests in self.runs.items() if file.split("/")[0] == mutant.file.split("/")[0])
+        breadth = Counter(test for tests in module for test in tests)
+        order = sorted(self.seconds, key=lambda test: (test not in first, test not in breadth, self.seconds[test]))
+        # Those whose names speak of what changed or where, the quickest, and the few that run the most of the module.
+        changed = _words(f"{mutant.module} {mutant.was} {mutant.now}")
+        named = {test: None for test in order if changed & _words(test)}
+        chosen = {test for test, _ in breadth.most_common(5)}
+        for tests, left in ((named, PATIENCE), (order, PATIENCE / 2)):
+            for test in tests:
+                if (left := left - self.seconds[test]) < 0:
+                    break
+                chosen.add(test)
+        return sorted(chosen, key=lambda test: (test not in first, test not in named, self.seconds[test]))
 
-    def judge(self, mutant: Mutant) -> tuple[str, str]:
-        """What became of a mutant, and by which test."""
+    def judge(self, mutant: Mutant, likely: str = "") -> tuple[str, str]:
+        """What became of a mutant, and by which test. The likely one, where there is one, is asked first."""
         tests = self.tests_of(mutant)
         # To read many files of tests takes seconds; most mutants are found by the three that know them best.
         best = [file for file, _ in Counter(test.split("::")[0] for test in tests[:100]).most_common(3)]
         first = [test for test in tests if test.split("::")[0] in best][:60]
-        for part in (first, [test for test in tests if test not in first]):
-            match self._run(part, 20 * PATIENCE, changed=(mutant.file, mutant.code)) if part else (0, ""):
+        alone = [likely] if likely in self.seconds else []
+        for part in (alone, first, [test for test in tests if test not in first]):
+            enough = int(10 + 3 * sum(self.seconds[test] for test in part))
+            match self._run(part, enough, (mutant.file, mutant.code)) if part else (0, ""):
                 case None:
                     return "timeout", ""
                 case (1, test):
@@ -238,6 +251,21 @@ class Bench:
                 case ():
                     return "import", ""
         return "survived", ""
+
+
+def _tests_in(path: Path) -> Generator[tuple[str, str]]:
+    """The text of each test of a file, its marks included."""
+    source = path.read_text()
+    lines = source.splitlines()
+    for one in ast.parse(source).body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            begin = min([one.lineno, *(mark.lineno for mark in one.decorator_list)])
+            yield f"tests/{path.name}::{one.name}", "\n".join(lines[begin - 1 : one.end_lineno])
+
+
+def _words(text: str) -> set[str]:
+    """The words of a line of code, or of a test's name, that may say what it is about."""
+    return set(re.findall(r"[a-z]{4,}", text.lower())) - {*kwlist, "test", "tests"}
 
 
 def _write(file: Path, source: str) -> None:

@@ -3,8 +3,9 @@
 Owns: the verdicts, and `spec/MUTANTS.md`. Must never: write into the project, but for that file.
 
 A mutant meets the tests that ran its line in a recorded run, quickest first, until one fails; each in a fresh process.
-A verdict is kept for the next run while the module, and the file of the test that gave it, stay as they are; `--fresh`
-keeps none. Every survivor must be explained in `spec/survivors.yaml`, and counts as a survivor all the same.
+A verdict is kept for the next run while the module, and the test that gave it, stay as they are; when they do not, the
+test that found the fault before is asked first. `--fresh` keeps none. Every survivor must be explained in
+`spec/survivors.yaml`, and counts as a survivor all the same; what is explained there and survives no more is listed.
 """
 
 from __future__ import annotations
@@ -26,25 +27,27 @@ BAR = 85
 """Per cent."""
 CONTROL = 50
 """One in so many is also judged as it stood: a test that fails then fails for no reason."""
+Change = tuple[str, str, str]
+"""File, what stood there, what stands there now."""
 
 
 def verdicts(bench: Bench, mutants: list[Mutant], pool: ThreadPoolExecutor, kept: Path) -> list[tuple[str, str]]:
     """The verdict of each mutant: the one that is known, or a new one."""
     known: dict[str, list[str]] = json.loads(kept.read_text()) if kept.exists() else {}
-    tests = digest(*bench.digests.values())
 
     def basis(mutant: Mutant, status: str, test: str) -> str:
-        """What a verdict rests on: the change, and the file of its test; of all tests when none failed."""
-        return digest(mutant.code, bench.digests.get(test.split("::")[0], tests if status == "survived" else ""))
+        """What a verdict rests on: the module, and its test; the files of all that were asked when none failed."""
+        if status != "survived":
+            return digest(mutant.code, bench.texts.get("::".join(test.split("[")[0].split("::")[:2]), ""))
+        return digest(mutant.code, *sorted({bench.digests[one.split("::")[0]] for one in bench.tests_of(mutant)}))
 
     begun, done, tally = time.monotonic(), 0, Counter[str]()
 
-    def verdict(mutant: Mutant) -> tuple[str, str]:
+    def verdict(mutant: Mutant, name: str) -> tuple[str, str]:
         nonlocal done
-        name = digest(mutant.file, mutant.code)
         status, test, held = known.get(name, ("", "", ""))
         if held != basis(mutant, status, test):
-            status, test = bench.judge(mutant)
+            status, test = bench.judge(mutant, test)
             known[name] = [status, test, basis(mutant, status, test)]
             done += 1
         tally[status] += 1
@@ -55,14 +58,31 @@ def verdicts(bench: Bench, mutants: list[Mutant], pool: ThreadPoolExecutor, kept
             print(f"  {sum(tally.values())} of {len(mutants)}: {dict(tally)}, about {left:.0f} min left", flush=True)
         return status, test
 
-    return list(pool.map(verdict, mutants))
+    return list(pool.map(verdict, mutants, names(mutants)))
 
 
-def report(mutants: list[Mutant], found: list[tuple[str, str]], seed: int, population: int) -> tuple[str, float, int]:
-    """The page, the score, and how many survivors nobody has explained."""
+def names(mutants: list[Mutant]) -> list[str]:
+    """What a verdict is kept under: the change itself, so that it is found again when its module has changed."""
+    alike: Counter[Change] = Counter()
+    found = []
+    for mutant in mutants:
+        change = (mutant.file, mutant.was, mutant.now)
+        alike[change] += 1
+        found.append(digest(*change, str(alike[change])))
+    return found
+
+
+def explained() -> dict[Change, str]:
+    """Why each survivor is let live."""
     notes = ROOT / "spec" / "survivors.yaml"
     entries = yaml.safe_load(notes.read_text()) if notes.exists() else []
-    why = {(entry["file"], entry["was"], entry["now"]): entry["why"] for entry in entries or []}
+    return {(entry["file"], entry["was"], entry["now"]): entry["why"] for entry in entries or []}
+
+
+def report(
+    mutants: list[Mutant], found: list[tuple[str, str]], why: dict[Change, str], seed: int, population: int
+) -> tuple[str, float, int]:
+    """The page, the score, and how many survivors nobody has explained."""
     by_module: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for mutant, (status, _) in zip(mutants, found, strict=True):
         by_module[mutant.module][status] += 1
@@ -129,7 +149,7 @@ def main() -> int:
     try:
         print(f"{len(mutants)} of {population:,} mutants. Seeing which test runs which line ...", flush=True)
         bench.record(pool)
-        controls = [replace(mutant, code=sources[mutant.file]) for mutant in mutants[::CONTROL]]
+        controls = [replace(mutant, was="", now="", code=sources[mutant.file]) for mutant in mutants[::CONTROL]]
         print(f"{len(bench.seconds)} tests. {len(controls)} controls, which change nothing ...", flush=True)
         for control, (status, test) in zip(controls, verdicts(bench, controls, pool, kept), strict=True):
             if status != "survived":
@@ -138,10 +158,14 @@ def main() -> int:
         found = verdicts(bench, mutants, pool, kept)
     finally:
         pool.shutdown(cancel_futures=True)
-    page, score, unexplained = report(mutants, found, options.seed, population)
+    why = explained()
+    page, score, unexplained = report(mutants, found, why, options.seed, population)
     print(page)
     print(f"{score:.1f} % in {(time.monotonic() - begun) / 60:.0f} min; {unexplained} survivors are not explained")
     if not options.module and options.count >= 600:
+        alive = {(m.file, m.was, m.now) for m, (status, _) in zip(mutants, found, strict=True) if status == "survived"}
+        for file, was, now in why.keys() - alive:
+            print(f"stale, survives no more: {file}: {was} → {now}")
         (ROOT / "spec" / "MUTANTS.md").write_text(page)
         return int(score < BAR or unexplained > 0)
     return 0

@@ -12,6 +12,7 @@ import ast
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def mutant(file: str, source: str, read: Any, node: Any, new: Any) -> Mutant | N
     module, places, parents = read
     code: str = module.deep_replace(node, new).code
     try:
-        if ast.dump(ast.parse(code)) == ast.dump(ast.parse(source)):
+        if ast.dump(ast.parse(code)) == _program(source):
             return None
         compile(code, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -146,6 +147,11 @@ def sample(sources: dict[str, str], seed: int, count: int) -> tuple[list[Mutant]
         if made is not None:
             chosen.setdefault((file, made.code), made)
     return sorted(chosen.values(), key=lambda one: (one.file, one.line)), len(drawn)
+
+
+@cache
+def _program(source: str) -> str:
+    return ast.dump(ast.parse(source))
 
 
 def _changed(before: list[str], after: list[str]) -> tuple[str, str]:

@@ -7,6 +7,7 @@ part. The tests run the same parts with small bounds.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import re
 import subprocess
@@ -94,6 +95,7 @@ def _driven(name: str, constants: Mapping[str, Any], part: int) -> tuple[int, in
     rules = tlc.rules_of(constants)
     config = driven.config_for(rules)
     states, steps, paths = driven.paths(rules)
+    gc.freeze()  # a graph of a million things that stay is not looked through again and again
     walked, wrong = 0, []
     with driven.without_waiting():
         for path, known in islice(paths, part, None, CORES):

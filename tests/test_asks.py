@@ -369,6 +369,18 @@ def test_messages_stay_whole_where_they_can() -> None:
 
 
 @pytest.mark.spec("T20")
+def test_a_message_of_which_only_the_beginning_fits_waits_for_the_next_part() -> None:
+    """When what comes before it fills half of the room or more; else what fits of it goes along."""
+    for short, alone in ((9, True), (2, False)):
+        source = tuple(Message("user", f"message {n}: " + "some words " * 60, None) for n in range(short))
+        long = Message("user", "at length, " * 3_000, None)
+        part, rest = cut(Ask((*source, long), tuple(range(short + 1)), None, "brief", 200, count=tokens), 2_600)
+        assert source == part.source[:short]
+        assert rest is not None
+        assert (alone, alone) == (source == part.source, (long,) == rest.source)
+
+
+@pytest.mark.spec("T20")
 def test_a_counter_that_weighs_the_whole_above_its_parts_is_obeyed() -> None:
     """What counts is the count of the whole request."""
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -456,7 +457,22 @@ def test_a_summarizer_that_never_shrinks_is_paid_three_times(on_failure: str) ->
             bench.manager.preflight("s", history)
         except SummaryError:
             assert "raise" == on_failure
-    assert 3 == len(bench.model.asks)
+    first, *others = [ask.max_tokens for ask in bench.model.asks]
+    assert [first // 2, first // 4] == others
+
+
+@pytest.mark.parametrize(("end", "steps"), [("</compact-summary>", []), ("", ["half the size"])])
+def test_an_answer_that_never_ends_has_no_more_room_than_the_model_was_given(end: str, steps: list[str]) -> None:
+    """One that ends may fill what is kept for a repair; one that does not has run into the limit of its call."""
+
+    def model(ask: Ask) -> str:
+        words = (f"Lamp LP-{n:04} was filled on day {n} and burns. " for n in range(400))
+        return next(text for text in accumulate(words) if counted(text) > ask.max_tokens + 40)
+
+    answers = [lambda ask: f"<compact-summary>{model(ask)}{end}", "The lamps are being filled."]
+    bench = Bench(*answers, summary={"max_tokens": 400}, window=60_000)
+    bench.fold(talk(60))
+    assert [("BadSummary", step) for step in steps] == bench.steps
 
 
 @pytest.mark.spec("L17")
@@ -569,11 +585,11 @@ def test_a_window_nobody_told_us_about() -> None:
 @pytest.mark.spec("T20", "L17")
 def test_a_window_that_nothing_fits() -> None:
     """After three times smaller parts it is given up, typed, and the fold completes."""
-    bench = Bench(TokenLimitExceeded("no"), summary={"max_tokens": 400}, window=60_000)
-    assert [] == summaries(bench.fold(talk(60)))
+    bench = Bench(TokenLimitExceeded("no"), summary={"max_tokens": 400}, window=90_000)
+    assert [] == summaries(bench.fold(talk(300)))
     assert ["smaller parts"] * 3 + ["pruning-only"] == [step for _, step in bench.steps]
     assert {"TokenLimitExceeded"} == {error for error, _ in bench.steps}
-    assert 3 <= len(bench.model.asks) <= 4
+    assert 4 == len(bench.model.asks)
     told = Bench("lamps", summary={"max_input_tokens": 300}, window=60_000)
     assert [] == summaries(told.fold(talk(60)))
     assert [("TokenLimitExceeded", "pruning-only")] == told.steps

@@ -334,6 +334,20 @@ def test_zero_or_none_switches_a_threshold_off(field: str, off: Any) -> None:
     assert getattr(Policy(**{**others, field: off}), field) is None
 
 
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"agents": 3}, "agents: 3 given; must be a mapping of names to sections"),
+        ({"policy": {"roles_never_prune": 3}}, "policy.roles_never_prune: 3 given; must be a list of text"),
+    ],
+)
+def test_a_mapping_and_a_list_are_asked_for_by_name(settings: dict[str, Any], wanted: str) -> None:
+    """The sentence says what would do."""
+    with pytest.raises(ConfigError) as caught:
+        CompactConfig(**settings)
+    assert wanted == str(caught.value)
+
+
 @pytest.mark.spec("L01")
 def test_at_least_one_threshold_is_configured() -> None:
     """A policy that could never fold is refused; any one threshold is enough."""

@@ -27,9 +27,13 @@ from compact._calls import Calls, event_of, spans_of, trace_of
 from compact._dialects import DIALECTS
 from compact._entries import Reader
 from compact._fit import _pressures
-from compact._messages import as_mapping
+from compact._laws import LAWS
+from compact._messages import Answer, Call, Message, as_mapping, readable
 from compact._meter import Usage, counter_for
 from compact._redact import Redactor
+from compact._rubbish import KINDS
+from compact._sheet import line_at
+from compact._splice import shorten
 from compact.config import SECTIONS
 from compact.errors import ArchiveError, CompactError, ContentFilter, ModelUnavailable, TokenLimitExceeded
 from compact.stores.fs import FileStore
@@ -55,7 +59,7 @@ CHANGING = {"_calls.Call", "_desk.Call", "_dialects._anthropic._Order", "_files.
 """What grows while it is looked at."""
 
 
-def test_a_value_of_the_core_cannot_be_changed() -> None:
+def test_a_dataclass_of_the_core_is_frozen_and_has_slots() -> None:
     """What one part hands to the next, a plan, a decision, a record, stays as it was and grows no fields."""
     changing = set()
     for value in values():
@@ -103,6 +107,36 @@ def test_who_says_a_summary(dialect: str, first: bool, model: str, role: str) ->
     """The assistant, or the user where a list for Anthropic's models begins with it."""
     reader = Reader(dialect, counter_for("chars", model), None)
     assert role == reader.summary("so far", first=first, model=model)["role"]
+
+
+@pytest.mark.parametrize("tokens", range(1, 9))
+def test_a_shortened_output_has_no_more_of_the_text_than_asked_for(tokens: int) -> None:
+    """From both ends alike, and as much as goes."""
+    shown = shorten("0123456789", tokens, "there", len)
+    half = tokens // 2 if tokens > 1 else 0
+    head, tail = "0123456789"[:half], "0123456789"[10 - half :]
+    assert f"{head}\n[… {10 - 2 * half} of 10 tokens cut here; there …]\n{tail}" == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "line"),
+    [
+        ("one\ntwo three\nfour", "three", "two three"),
+        ("last line", "last", "last line"),
+        ("y" * 500, "y", "y" * 220),
+        ("a " * 100 + "here " + "b " * 20, "here", ("a " * 49 + "here " + "b " * 20).strip()),
+    ],
+)
+def test_the_line_around_a_place(text: str, at: str, line: str) -> None:
+    """The whole of it; of one without an end, the words nearby."""
+    assert line == line_at(text, text.index(at))
+
+
+def test_all_of_a_message_is_readable() -> None:
+    """What was said, each call with its arguments, each result; a result that was said already is not said twice."""
+    message = Message("assistant", "said", None, calls=(Call("a", "read", "{}"),), answers=(Answer("a", "out"),))
+    assert "said\nread({})\nout" == readable(message)
+    assert "it says out" == readable(Message("tool", "it says out", None, answers=(Answer("a", "out"),)))
 
 
 def test_an_event_that_says_little_is_routine() -> None:
@@ -349,7 +383,7 @@ def reasons() -> Iterator[str]:
 
 
 def complaints() -> Iterator[str]:
-    """What is said about every wrong setting, message and pattern; or that it is taken."""
+    """What is said about every wrong setting, message, pattern and summary; or that it is taken."""
 
     def tried(what: str, call: Callable[[], Any]) -> str:
         try:
@@ -371,6 +405,8 @@ def complaints() -> Iterator[str]:
     for pattern in PATTERNS:
         yield tried(f"pattern {pattern[:40]}", lambda: Redactor(patterns=[pattern]))  # noqa: B023
     yield tried("secrets", lambda: Redactor(secrets=["long enough to be one", "abc"]))
+    yield from (f"rubbish, {kind}: {words}" for kind, words in KINDS.items())
+    yield from (f"law, {law.id} ({', '.join(law.rows)}): {law.says}" for law in LAWS)
 
 
 def hardly_any_room() -> Story:
@@ -414,7 +450,7 @@ def test_a_plan_says_why_as_before() -> None:
 
 
 def test_a_complaint_reads_as_before() -> None:
-    """Every sentence about a wrong setting, message or pattern is what the golden file says."""
+    """Every law, and every sentence about a wrong setting, message, pattern or summary, is as the golden file says."""
     assert "\n".join(complaints()) + "\n" == (GOLDEN / "complaints.txt").read_text("utf-8")
 
 

@@ -118,6 +118,22 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
         tool("a", "x\ny"),
     ),
+    (CHAT, {"role": "tool", "tool_call_id": "a", "content": [IMAGE_URL]}, tool("a", "[image]", weight=765)),
+    (
+        CHAT,
+        {"role": "assistant", "content": None, "audio": {"id": "a", "transcript": "hi"}},
+        {"role": "assistant", "text": "hi", "weight": 500},
+    ),
+    (
+        CHAT,
+        {"role": "assistant", "content": "go", "reasoning_content": "hm"},
+        {"role": "assistant", "text": "go", "hidden": "hm"},
+    ),
+    (
+        CHAT,
+        {"role": "user", "content": [{"type": "file", "file": {"file_id": "f1"}}]},
+        {"role": "user", "text": "[file: f1]", "weight": 1_500},
+    ),
     (CHAT, {"role": "function", "name": "grep", "content": "out"}, tool("grep", "out", name="grep")),
     (RESPONSES, {"role": "user", "content": "hi"}, {"role": "user", "text": "hi"}),
     (RESPONSES, {"role": "assistant", "content": "hi"}, step(text="hi")),
@@ -215,6 +231,16 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         step(calls=(Call("a", "f", "{}"),)),
     ),
     (RESPONSES, {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True}, tool("a", "approved")),
+    (
+        RESPONSES,
+        {"type": "mcp_approval_response", "approval_request_id": "a", "approve": False, "reason": "too dear"},
+        tool("a", "not approved: too dear"),
+    ),
+    (
+        RESPONSES,
+        {"type": "file_search_call", "id": "w", "queries": ["q"], "meta": {"protected": True}},
+        step(text='[file_search_call: queries=["q"]]', pinned=True),
+    ),
     (
         RESPONSES,
         {

@@ -303,6 +303,25 @@ def test_results_come_before_words() -> None:
     assert ["Message 2 had words before its results; the results now come first."] == told
 
 
+def test_a_call_in_the_old_form_gets_its_missing_result_in_the_old_form() -> None:
+    """As a function's result, which goes by the name of the function."""
+    dialect = DIALECTS[CHAT]
+    called = {"role": "assistant", "content": None, "function_call": {"name": "grep", "arguments": "{}"}}
+    raws = [called, {"role": "user", "content": "well?"}]
+    mended, _ = dialect.repair([dialect.read(raw) for raw in raws])
+    assert [called, {"role": "function", "name": "grep", "content": NO_RESULT}, raws[1]] == [m.raw for m in mended]
+
+
+def test_bare_words_between_blocks_are_words() -> None:
+    """A block that is no more than a string is kept as it is, behind the results."""
+    dialect = DIALECTS[ANTHROPIC]
+    raws = anthropic_messages([USER, call("b"), ("mixed", ("b",)), SAID])
+    result = next(block for block in raws[2]["content"] if block["type"] == "tool_result")
+    raws[2] = {"role": "user", "content": ["wait", result, "now go on"]}
+    mended, _ = dialect.repair([dialect.read(raw) for raw in raws])
+    assert [result, "wait", "now go on"] == mended[2].raw["content"]
+
+
 @pytest.mark.spec("T22")
 @pytest.mark.parametrize("name", [CHAT, ANTHROPIC])
 def test_a_late_answer_moves_as_it_is(name: str) -> None:

@@ -374,6 +374,37 @@ def test_protect_pins_what_the_host_says() -> None:
     assert not [ask for ask in box.model.asks if "(a4)" in text_of(ask.messages)]
 
 
+def test_half_a_surrogate_folds_and_is_recognised_like_any_text() -> None:
+    """A host that passes its whole history pays once, whatever is in it."""
+    box = bench(keep_recent_turns=1)
+    messages = [{"role": m["role"], "content": f"\ud800 {m['content']}"} for m in chat("s" + "ua" * 30, words=60)]
+    first = box.manager.preflight("s", messages)
+    assert len(first) < len(messages)
+    assert first == box.manager.preflight("s", json.loads(json.dumps(messages)))
+    assert 1 == len(box.model.asks)
+
+
+@pytest.mark.parametrize(("layout", "start"), [("in_place", 2), ("layered", 1)])
+def test_a_fold_in_place_is_recorded_from_its_first_message(layout: str, start: int) -> None:
+    """One that leaves a single summary at the front begins where the list does."""
+    box = bench(128_000, layout=layout, keep_recent_turns=1, retention_window=2)
+    box.manager.manual_compact("s", chat("suaaaaua"))
+    (fold,) = box.manager.session("s").folds
+    assert start == fold.range[0]
+
+
+def test_what_a_providers_rules_add_after_a_fold_is_told() -> None:
+    """Without a summary the pinned answer would come first, and Anthropic wants a user there."""
+    seen, asleep = Recorder(), ScriptedModel(ModelUnavailable("asleep", retryable=False))
+    config = CompactConfig(max_context_tokens=3_000, storage={"adapter": "none"}, policy={"keep_recent_turns": 1})
+    pins: dict[str, Any] = {"protect": lambda message: "(a3)" in message["content"], "dialect": "anthropic"}
+    with CompactManager(config, summarizer=asleep, sinks=[seen], **pins) as manager:
+        out = manager.manual_compact("s", chat("uauauauaua"))
+    assert ["user", "assistant", "user", "assistant"] == [message["role"] for message in out]
+    told = [event.data["message"] for event in seen["warning"] if event.data["code"] == "repaired_history"]
+    assert ["The list did not start with a user message, so one was added."] == told
+
+
 @pytest.mark.spec("S11", "S20")
 def test_pins_alone_over_budget_raise_with_the_sum() -> None:
     """The error says by how much, and what to reduce or raise; the event says the same and that nothing was done."""
@@ -947,7 +978,7 @@ def test_a_plan_that_breaks_a_law_never_leaves(change: Callable[[Plan], Plan]) -
     messages = chat("sutrauaua")
     gentle = bench(manager={"before_fold": change}, keep_recent_turns=1, keep_tool_io_pairs=1)
     assert same_objects(messages, gentle.manager.manual_compact("s", messages))
-    assert ["LawViolation"] == [error["error_type"] for error in gentle.data("error")]
+    assert [("LawViolation", "unchanged")] == [(e["error_type"], e["fallback"]) for e in gentle.data("error")]
     strict = bench(manager={"before_fold": change}, keep_recent_turns=1, keep_tool_io_pairs=1, on_failure="raise")
     with pytest.raises(LawViolation):
         strict.manager.manual_compact("s", messages)

@@ -27,6 +27,7 @@ from compact._facts import Facts, facts_of
 from compact._fidelity import measure
 from compact._messages import Answer, Call, Message
 from compact._repair import faithful
+from compact._sheet import marks_of
 from compact._touches import arguments_of, difference, touches_of
 from compact._worth import SENTENCES, Fact
 
@@ -87,6 +88,8 @@ def pairs(facts: Facts) -> set[tuple[str, str]]:
         (user("Write to ops@example.org about it."), "email", "ops@example.org"),
         (assistant("The timeout is 250 ms now."), "number", "250 ms"),
         (user("It ships on 2025-03-14, no later."), "date", "2025-03-14"),
+        (user("It ships on March 3rd, 2025, no later."), "date", "March 3rd, 2025"),
+        (user("Replace part XP-100X, please."), "id", "XP-100X"),
         (user("We stay on version 3.11.7 for now."), "version", "3.11.7"),
         (user("Work on branch feature/lamps please."), "branch", "feature/lamps"),
         (user("Deploy it to staging before lunch."), "environment", "staging"),
@@ -139,6 +142,34 @@ def test_a_path_knows_what_happened_to_it(name: str, arguments: dict[str, Any], 
     """What a tool call did to a file stands in the line that the file can be quoted from."""
     lines = [f.lines[0].text for f in found(assistant("", (name, arguments))).best if f.kind == "path"]
     assert [said] == lines
+
+
+DID = {
+    "deleted": "delete remove rm unlink rmdir",
+    "created": "create write new touch mkdir save add",
+    "changed": "edit update replace patch insert modify append rename move mv sed",
+    "read": "read view open cat get show list ls grep rg search glob find head tail wc less fetch cd",
+    "used": "lint deploy",
+}
+
+
+@pytest.mark.parametrize(("verb", "words"), DID.items())
+def test_a_tools_name_and_a_command_say_what_was_done(verb: str, words: str) -> None:
+    """In a name of several words, as the first word of a shell command, and as a command of an editor."""
+    for word in words.split():
+        for name, arguments in (
+            (f"{word}_file", {"path": "src/app.py"}),
+            (f"my{word.capitalize()}", {"path": "src/app.py"}),
+            ("bash", {"command": f"{word} src/app.py"}),
+            ("editor", {"command": word, "path": "src/app.py"}),
+        ):
+            assert [("src/app.py", verb)] == [(touch.path, touch.verb) for touch in touches_of(name, arguments)]
+
+
+def test_a_file_in_a_command_is_known_by_its_ending_or_its_folder() -> None:
+    """Numbers, options, addresses and devices are none."""
+    command = "cp notes.md Makefile.IN ./src/ -v.x 1.5 10.0.0.1 https://host/a.txt /dev/null '~/kept.txt' plain"
+    assert ["notes.md", "Makefile.IN", "./src/", "~/kept.txt"] == [t.path for t in touches_of("sh", {"cmd": command})]
 
 
 def test_all_that_happened_to_a_file_comes_together() -> None:
@@ -242,6 +273,22 @@ def test_used_again_is_worth_more() -> None:
     """A value that comes up in several messages outweighs one that was mentioned once."""
     facts = found(*(assistant(f"Room {n}: lamp AB-1001 again") for n in range(3)), assistant("and lamp CD-2002 once"))
     assert fact(facts, "AB-1001").weight > fact(facts, "CD-2002").weight
+
+
+def test_each_of_two_more_places_adds_half_of_a_worth() -> None:
+    """And a fourth adds nothing."""
+    weights = []
+    for places in range(1, 5):
+        said = [assistant("see AB-1001") for _ in range(places)] + [assistant("on it goes") for _ in range(4 - places)]
+        weights.append(fact(found(*said, max_tokens=10_000), "AB-1001").weight)
+    # What comes last is worth a little more than what came first.
+    assert [1.5, 2.0, 2.0] == [pytest.approx(weight / weights[0], rel=0.25) for weight in weights[1:]]
+
+
+def test_names_tell_like_sentences_apart() -> None:
+    """By their last part; a plain word is none, nor one that only begins large."""
+    text = "The Lamp of readHeader in src/core/reader.py, with MAX_OIL at 1.5 and HTTP as before."
+    assert {"readHeader", "reader.py", "MAX_OIL", "1.5"} == marks_of(text)
 
 
 def test_late_is_worth_slightly_more() -> None:
@@ -453,6 +500,13 @@ def test_the_same_under_every_hash_seed() -> None:
 
 
 # -- what tool calls did to files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["new_string", "newText", "content", "file_contents", "file_text"])
+def test_the_text_after_goes_by_many_names(key: str) -> None:
+    """Every editor calls it otherwise."""
+    [*_, touch] = touches_of("create", {key: "x = 1\n", "path": "src/app.py"})
+    assert ("src/app.py", "x = 1\n") == (touch.path, touch.new)
 
 
 def test_touches_know_the_text_before_and_after() -> None:

@@ -190,6 +190,17 @@ def test_rubbish_is_refused_for_what_it_is(kind: str, answer: str) -> None:
         assert kind == verdict(answer, Ask((), (), "- payments-svc was to be deployed [#3]", "task_state", 4000))
 
 
+def test_the_same_word_twenty_times_is_a_loop() -> None:
+    """Not before: a short note may well say little."""
+    assert [None, "loop"] == [verdict(" ".join(["lamp"] * times)) for times in (19, 20)]
+
+
+def test_a_greeting_before_a_summary_does_not_make_it_chat() -> None:
+    """However its heading is spelled, and wherever its lines break."""
+    greeted = "Sure, I can do that for you! {}: the\nuser greeted us and was asked to wait."
+    assert [None, None, "chat"] == [verdict(greeted.format(word)) for word in ("SUMMARY", "My summary", "Now")]
+
+
 @pytest.mark.spec("T18")
 def test_there_are_at_least_twenty_kinds() -> None:
     """Every kind has an example above, or below for the one that depends on the limit."""
