@@ -134,12 +134,38 @@ def test_the_reference_is_up_to_date() -> None:
     )
 
 
-@pytest.mark.spec("S30")
+@pytest.mark.spec("S30", "S43")
 def test_the_first_example_is_short() -> None:
     """The quick start has fewer than ten lines."""
     code, output = BLOCK.findall(README)[0]
     assert output
     assert len([line for line in code.splitlines() if line.strip()]) < 10
+
+
+@pytest.mark.spec("S43")
+def test_the_readme_says_why_and_how_on_one_page() -> None:
+    """Quick start, why, configuration and API stand in this order, and links lead to everything else."""
+    order = ["$ make demo", "$ make test", "```python", "## Why", "## Configuration", "## API", "## Comparison"]
+    places = [README.find(mark) for mark in order]
+    assert places == sorted(places)
+    assert places[0] > 0
+    assert len(README.splitlines()) <= 240
+    links = set(re.findall(r"\]\(([^)#]+)", README))
+    wanted = {"ARCHITECTURE.md", "SECURITY.md", "OBSERVABILITY.md", "FORMAT.md", "LAWS.md", "CONTRIBUTING.md"}
+    wanted |= {"FRAMEWORKS.md", "PROXY.md", "REPLAY.md", "spec/README.md", "docs/benchmarks.md"}
+    wanted |= {"docs/reference/configuration.md", "docs/reference/api.md"}
+    assert set() == wanted - links
+
+
+def test_every_failure_that_the_readme_names_has_a_figure_and_its_source() -> None:
+    """Each of the three reasons under "Why" has a measured number, and a link to where it was measured."""
+    why = README.partition("## Why")[2].partition("\n## ")[0]
+    reasons = re.split(r"^\*\*", why, flags=re.MULTILINE)[1:]
+    assert len(reasons) == 3
+    for reason in reasons:
+        measured = reason.partition("*Measured:*")[2]
+        assert re.search(r"\d", measured)
+        assert re.search(r"\]\([\w/]+\.md", measured)
 
 
 def test_every_adapter_is_in_the_table() -> None:
