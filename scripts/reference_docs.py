@@ -19,7 +19,8 @@ from typing import Any, ForwardRef, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 import compact
-from compact._policy import ClearToolOutputs, allowed
+from compact._policy import ClearToolOutputs
+from compact._ranges import allowed
 from compact.cli._setup import sentences, yaml_line
 from compact.config import SECTIONS, CompactConfig, environment_variables
 

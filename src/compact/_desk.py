@@ -15,11 +15,12 @@ from ._entries import Reader, Record
 from ._job import Job, Outcome
 from ._journal import Journal
 from ._mend import mend
-from ._meter import REPLY_PRIMER, Tally, counter_for, tools_tokens
+from ._meter import REPLY_PRIMER, Tally, counter_for
 from ._plan import Plan
 from ._records import Line, arrived, same_fold
 from ._rooms import Room
 from ._session import FoldRecord, Session
+from ._tools_cost import tools_tokens
 from ._track import Track, equal
 from ._trigger import Decision, Lines, decide, lines_for
 from .config import CompactConfig, window_of

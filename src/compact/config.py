@@ -29,18 +29,15 @@ from ._agents import AgentCompact, AgentConfig, modern_agent
 from ._files import read_config_file
 from ._policy import (
     ClearToolOutputs,
-    CountOrNone,
     Policy,
     RedactionPolicy,
     Section,
     StoragePolicy,
     SummaryPolicy,
     TracingPolicy,
-    explain,
-    plain_mapping,
-    unknown_name,
 )
 from ._proxy_policy import ProxyPolicy
+from ._ranges import CountOrNone, explain, plain_mapping, unknown_name
 from ._trigger import lines_for
 from .errors import ConfigError
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from .._policy import allowed
+from .._ranges import allowed
 from ..config import SECTIONS, CompactConfig, origins
 from ..errors import ConfigError
 from ._app import AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
