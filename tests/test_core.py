@@ -26,11 +26,11 @@ from compact import CompactConfig, CompactManager, Event, Fold, History, Plan, P
 from compact._calls import Calls, event_of, spans_of, trace_of
 from compact._dialects import DIALECTS
 from compact._entries import Reader
+from compact._environment import SECTIONS
 from compact._fit import _pressures
 from compact._messages import as_mapping
 from compact._meter import Usage, counter_for
 from compact._redact import Redactor
-from compact.config import SECTIONS
 from compact.errors import ArchiveError, CompactError, ContentFilter, ModelUnavailable, TokenLimitExceeded
 from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat
