@@ -51,7 +51,7 @@ def values() -> list[type]:
     return [value for value in found if isinstance(value, type) and is_dataclass(value)]
 
 
-CHANGING = {"_calls.Call", "_desk.Call", "_dialects._anthropic._Order", "_files._Collection", "_session.Ledger"}
+CHANGING = {"_calls.Call", "_dialects._anthropic._Order", "_files._Collection", "_session.Ledger", "_underway.Call"}
 """What grows while it is looked at."""
 
 
