@@ -20,7 +20,8 @@ from playback import SYSTEM, TOOLS, Play, Step
 from providers import problems
 
 from compact._dialects import DIALECTS
-from compact._meter import counter_for, message_tokens, tools_tokens
+from compact._meter import counter_for, message_tokens
+from compact._tools_cost import tools_tokens
 
 TALLY = counter_for("tiktoken", "gpt-4o")
 SCHEMAS = {

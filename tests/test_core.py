@@ -26,6 +26,7 @@ from compact import CompactConfig, CompactManager, Event, Fold, History, Plan, P
 from compact._calls import Calls, event_of, spans_of, trace_of
 from compact._dialects import DIALECTS
 from compact._entries import Reader
+from compact._environment import SECTIONS
 from compact._fit import _pressures
 from compact._laws import LAWS
 from compact._messages import Answer, Call, Message, as_mapping, readable
@@ -34,7 +35,6 @@ from compact._redact import Redactor
 from compact._rubbish import KINDS
 from compact._sheet import line_at
 from compact._splice import shorten
-from compact.config import SECTIONS
 from compact.errors import ArchiveError, CompactError, ContentFilter, ModelUnavailable, TokenLimitExceeded
 from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat
@@ -55,7 +55,7 @@ def values() -> list[type]:
     return [value for value in found if isinstance(value, type) and is_dataclass(value)]
 
 
-CHANGING = {"_calls.Call", "_desk.Call", "_dialects._anthropic._Order", "_files._Collection", "_session.Ledger"}
+CHANGING = {"_calls.Call", "_dialects._anthropic._Order", "_files._Collection", "_session.Ledger", "_underway.Call"}
 """What grows while it is looked at."""
 
 

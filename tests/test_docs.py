@@ -21,9 +21,10 @@ import typer
 
 import compact
 from compact import CompactConfig, CompactManager, errors
+from compact._environment import SECTIONS
 from compact._events import EVENT_NAMES, Event
 from compact.cli._commands import app
-from compact.config import SECTIONS, environment_variables
+from compact.config import environment_variables
 from compact.errors import ModelUnavailable
 from compact.testing import Recorder, ScriptedModel, chat
 

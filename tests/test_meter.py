@@ -20,14 +20,8 @@ from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager, _tables
 from compact._messages import Answer, Call, Message
-from compact._meter import (
-    Tally,
-    Usage,
-    counter_for,
-    message_tokens,
-    reported_input,
-    tools_tokens,
-)
+from compact._meter import Tally, Usage, counter_for, message_tokens, reported_input
+from compact._tools_cost import tools_tokens
 from compact.errors import ConfigError, InvalidMessage
 
 JARGON = [

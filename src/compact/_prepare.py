@@ -25,7 +25,7 @@ from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ._desk import Call, Desk, growth
+from ._desk import Desk
 from ._drivers import drive
 from ._effects import Effect, Emit, Refresh, SaveTranscript, Work
 from ._entries import Record
@@ -34,6 +34,7 @@ from ._job import Outcome
 from ._journal import Journal
 from ._rooms import Room
 from ._session import Prepared
+from ._underway import Call, growth
 from .errors import ArchiveError, CompactError
 from .models import Summarizer
 

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from ._policy import Amount, Count, Seconds, Section, Text, TextOrNone
+from ._policy import Section
+from ._ranges import Amount, Count, Seconds, Text, TextOrNone
 
 __all__ = ["ProxyPolicy"]
 

@@ -1,46 +1,41 @@
 """The configuration: put together from arguments, environment, file and defaults, and changed at run time.
 
-Owns: `CompactConfig`, the names of the environment variables and of the files, and which value wins.
-Must never: define what a field of a section means or allows (that is `_policy`, `_proxy_policy`), parse a file (that is
-`_files`), or look anywhere it is not told to.
+Owns: `CompactConfig`, and which value wins.
+Must never: define what a field of a section means or allows (that is `_policy`, `_proxy_policy`, `_ranges`), read the
+environment (that is `_environment`) or parse a file (that is `_files`), or look anywhere it is not told to.
 
 Rules:
 - Explicit arguments beat the environment, the environment beats the file, the file beats the defaults, field by field.
-- A policy field is `COMPACT_TRIGGER_PCT`, a field of another section `COMPACT_STORAGE_ADAPTER`; an empty variable is
-  not set; lists are comma separated or JSON; a `COMPACT_` name that is not listed is left alone.
 - Configs are frozen. A change makes a new one from what was set before, and never looks at the environment again.
 - Every failure is a `ConfigError` with one line per problem.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ._agents import AgentCompact, AgentConfig, modern_agent
-from ._files import read_config_file
-from ._policy import (
-    ClearToolOutputs,
-    CountOrNone,
-    Policy,
-    RedactionPolicy,
-    Section,
-    StoragePolicy,
-    SummaryPolicy,
-    TracingPolicy,
-    explain,
-    plain_mapping,
-    unknown_name,
+from ._environment import (
+    FILE_NAMES,
+    SECTIONS,
+    SET_BY,
+    blame_variables,
+    environment_variables,
+    find_file,
+    from_environment,
+    origins,
+    without,
 )
+from ._files import read_config_file
+from ._policy import Policy, RedactionPolicy, Section, StoragePolicy, SummaryPolicy, TracingPolicy
 from ._proxy_policy import ProxyPolicy
+from ._ranges import CountOrNone, explain, plain_mapping, unknown_name
 from ._trigger import lines_for
 from .errors import ConfigError
 
@@ -53,18 +48,6 @@ __all__ = [
     "origins",
     "window_of",
 ]
-
-FILE_NAMES = ("compact.yaml", "compact.yml", "compact.json")
-"""The files looked for in the working directory, first come first."""
-
-SECTIONS: Mapping[str, type[Section]] = {
-    "policy": Policy,
-    "summary": SummaryPolicy,
-    "storage": StoragePolicy,
-    "redaction": RedactionPolicy,
-    "tracing": TracingPolicy,
-    "proxy": ProxyPolicy,
-}
 
 UNKNOWN_WINDOW = 128_000
 WINDOWS: Mapping[str, int] = {
@@ -127,7 +110,7 @@ class CompactConfig(BaseSettings):
         try:
             super().__init__(**given)
         except ValidationError as error:
-            raise ConfigError(_blame_variables(explain(CompactConfig, error, _known_names()), given)) from None
+            raise ConfigError(blame_variables(explain(CompactConfig, error, _known_names()), given)) from None
 
     @classmethod
     def settings_customise_sources(
@@ -139,19 +122,19 @@ class CompactConfig(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then our own reading of the environment; the stock sources do not know our flat names."""
-        return init_settings, InitSettingsSource(settings_cls, init_kwargs=_environment())
+        return init_settings, InitSettingsSource(settings_cls, init_kwargs=from_environment())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
         """The configuration from the file named, else from the first of `FILE_NAMES` found, else without a file."""
-        file = _file(path)
+        file = find_file(path)
         if file is None:
             return cls()
-        values = _without(read_config_file(file), _environment())
+        values = without(read_config_file(file), from_environment())
         try:
             return cls(**values)
         except ConfigError as error:
-            lines = [line if _SET_BY in line else f"{line} (in {file.name})" for line in str(error).splitlines()]
+            lines = [line if SET_BY in line else f"{line} (in {file.name})" for line in str(error).splitlines()]
             raise ConfigError("\n".join(lines)) from None
 
     def changed(self, /, **flat: Any) -> Self:
@@ -230,43 +213,6 @@ class CompactConfig(BaseSettings):
         return self
 
 
-def origins(path: str | os.PathLike[str] | None = None) -> dict[str, str]:
-    """Where `load` takes each value from that is no default, by its dotted name: a file and line, or a variable."""
-    file = _file(path)
-    told: dict[str, str] = {}
-    for name, value in (read_config_file(file) if file is not None else {}).items():
-        fields = value if name in SECTIONS and isinstance(value, Mapping) else {}
-        told.update(dict.fromkeys([f"{name}.{field}" for field in fields] or [name], file.name if file else ""))
-    for name, line in (_lines(file) if file is not None else {}).items():
-        if name in told:
-            told[name] += f" line {line}"
-    for variable, place in environment_variables().items():
-        if os.environ.get(variable, "").strip():
-            told[".".join(place)] = variable
-    return told
-
-
-def _file(path: str | os.PathLike[str] | None) -> Path | None:
-    """The file named, else the first of `FILE_NAMES` found."""
-    return Path(path) if path is not None else next((file for file in map(Path, FILE_NAMES) if file.is_file()), None)
-
-
-def _lines(file: Path) -> dict[str, int]:
-    """The line of each name in a file that was read before, down to the fields of sections."""
-    import yaml  # JSON is YAML, but for tabs
-
-    try:
-        root = yaml.compose(file.read_text("utf-8-sig"), yaml.SafeLoader)
-    except (yaml.YAMLError, OSError):
-        return {}
-    lines: dict[str, int] = {}
-    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
-        lines[key.value] = key.start_mark.line + 1
-        for inner, _ in value.value if isinstance(value, yaml.MappingNode) else ():
-            lines[f"{key.value}.{inner.value}"] = inner.start_mark.line + 1
-    return lines
-
-
 def _given(value: Any) -> dict[str, Any]:
     """What was set in a section, or the entries of a mapping; defaults stay out, so that they stay defaults."""
     if isinstance(value, Section):
@@ -302,69 +248,3 @@ def _known_names() -> Mapping[str, str]:
     for section, model in SECTIONS.items():
         names = {**{field: f"{section}.{field}" for field in model.model_fields}, **names}
     return names
-
-
-@cache
-def environment_variables() -> Mapping[str, tuple[str, ...]]:
-    """Every variable that is read, and the field it sets: `COMPACT_TRIGGER_PCT` → `("policy", "trigger_pct")`."""
-    variables: dict[str, tuple[str, ...]] = {
-        f"COMPACT_{name.upper()}": (name,) for name in ("model", "max_context_tokens", "counter")
-    }
-    for section, model in SECTIONS.items():
-        for field in model.model_fields:
-            name = field if section == "policy" else f"{section}_{field.removeprefix(f'{section}_')}"
-            variables[f"COMPACT_{name.upper()}"] = (section, field)
-    return variables
-
-
-def _environment() -> dict[str, Any]:
-    """The values set in the environment, nested as a file would have them."""
-    values: dict[str, Any] = {}
-    for variable, place in environment_variables().items():
-        text = os.environ.get(variable, "").strip()
-        if text and len(place) == 1:
-            values[place[0]] = text
-        elif text:
-            values.setdefault(place[0], {})[place[1]] = _parsed(text, SECTIONS[place[0]].model_fields[place[1]])
-    return values
-
-
-def _parsed(text: str, field: FieldInfo) -> Any:
-    """A variable's text as its field takes it; numbers and switches are left to validation."""
-    is_list, is_section = get_origin(field.annotation) is tuple, ClearToolOutputs in get_args(field.annotation)
-    if is_list or is_section:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, list if is_list else dict):
-            return value
-    return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
-
-
-def _without(values: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a file less those that the environment sets."""
-    left = {name: value for name, value in values.items() if name in SECTIONS or name not in taken}
-    for name in SECTIONS:
-        if isinstance(left.get(name), Mapping):
-            left[name] = {field: value for field, value in left[name].items() if field not in taken.get(name, {})}
-    return left
-
-
-_SET_BY = " (set by "
-
-
-def _blame_variables(text: str, given: Mapping[str, Any]) -> str:
-    """The same lines, each with the variable that its value came from, when it came from one."""
-
-    def explicit(place: tuple[str, ...]) -> bool:
-        part = given.get(place[0], {}) if len(place) == 2 else given
-        return not isinstance(part, Mapping) or place[-1] in part
-
-    used = {
-        ".".join(place): f"{_SET_BY}{variable})"
-        for variable, place in environment_variables().items()
-        if os.environ.get(variable, "").strip() and not explicit(place)
-    }
-    paths = {line: line.partition(":")[0].partition("[")[0].split(".") for line in text.splitlines()}
-    return "\n".join(line + used.get(".".join(path[:2]), "") for line, path in paths.items())

@@ -1,6 +1,7 @@
 """What every adapter does with a list on its way to a model.
 
-Owns: `Gate`: calling the manager, what happens when that fails, and telling the conversations of sub-agents apart.
+Owns: `Gate`: calling the manager, what happens when that fails, and telling the conversations of sub-agents apart;
+`named`, the name that a host chose.
 Must never: know a framework, or decide what folds.
 
 Conversations: agents that call other agents send several conversations through one hook. The first one seen under a
@@ -12,9 +13,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 from .._entries import content_digest
@@ -24,10 +25,12 @@ from ..config import window_of
 from ..errors import CompactError, ConfigError, InvalidMessage, ManagerClosed
 from ._bridge import Bridge
 
-__all__ = ["Gate", "OnError"]
+__all__ = ["Gate", "OnError", "named"]
 
 OnError = Literal["raise", "unchanged"]
 """What to do when a list cannot be compacted: end the run with the error, or send the list as it is and say so."""
+
+Name = TypeVar("Name", bound=str | None)
 
 _NAMES = 1_000
 """Sessions of a manager whose beginnings are remembered."""
@@ -166,6 +169,11 @@ class Gate:
         except Exception:  # a host's object may raise anything; sending it will say so, by policy
             return "unread"
         return content_digest(first).hex()[:8]
+
+
+def named(session_id: Name | Callable[[Any], Name], request: Any) -> Name:
+    """The session's name that a host chose: the text it gave, or what its function makes of a request."""
+    return session_id(request) if callable(session_id) else session_id
 
 
 def _bare(messages: Sequence[Any]) -> Sequence[Any]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from .._manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError
+from ._gate import Gate, OnError, named
 
 with requires("google-adk>=2.0", "adk"):
     from google.adk.plugins.base_plugin import BasePlugin
@@ -77,7 +77,7 @@ class CompactPlugin(BasePlugin):
             name = call.session.id
         else:
             begun = [event.content for event in call.session.events if event.content][:1]
-            name = self._gate.apart(name if isinstance(name, str) else name(context), turns(begun), call.agent.name)
+            name = self._gate.apart(named(name, context), turns(begun), call.agent.name)
         nested = getattr(call.agent, "parent_agent", None) or "/" in (call.node_path or "")
         return ".".join(filter(None, (name, call.agent.name if nested else "", call.branch)))
 

@@ -16,7 +16,7 @@ from typing import Any
 from .._manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError
+from ._gate import Gate, OnError, named
 
 with requires("langchain>=1.2", "langchain"):
     from langchain.agents.middleware import AgentMiddleware
@@ -72,8 +72,7 @@ class CompactMiddleware(AgentMiddleware):
 
     def _session(self, runtime: Any, messages: Sequence[Any]) -> str:
         place = ensure_config().get("configurable", {})
-        named = self._session_id(runtime) if callable(self._session_id) else self._session_id
-        thread = named or place.get("thread_id")
+        thread = named(self._session_id, runtime) or place.get("thread_id")
         # The nodes around this one, outermost first: in "tools:…|model:…" an agent runs inside a tool of another.
         path = [node.partition(":")[0] for node in place.get("checkpoint_ns", "").split("|")[:-1]]
         own = [] if thread and not path else [_first_id(messages)]

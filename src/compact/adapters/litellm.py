@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from .._manager import CompactManager
 from .._messages import as_mapping
 from ._extras import requires
-from ._gate import Gate, OnError
+from ._gate import Gate, OnError, named
 
 with requires("litellm>=1.90", "litellm"):
     from litellm.integrations.custom_logger import CustomLogger
@@ -134,14 +134,14 @@ class CompactLogger(CustomLogger):
         return {**request, "messages": messages}
 
     def _name(self, request: Mapping[str, Any]) -> str:
-        if chosen := self._session_id(request) if callable(self._session_id) else self._session_id:
+        if chosen := named(self._session_id, request):
             return chosen
         bodies = [body for key in ("metadata", "litellm_metadata") if isinstance(body := request.get(key), Mapping)]
-        named = [request.get("litellm_session_id"), *(body.get("session_id") for body in bodies)]
+        names = [request.get("litellm_session_id"), *(body.get("session_id") for body in bodies)]
         if any(body.get("litellm_session_id_generated") for body in bodies):
-            named = []  # the proxy's own invention, another one for each request
-        named += [request.get("user"), *(body.get("user_api_key_user_id") for body in bodies)]
-        return str(next(filter(None, named), "litellm"))
+            names = []  # the proxy's own invention, another one for each request
+        names += [request.get("user"), *(body.get("user_api_key_user_id") for body in bodies)]
+        return str(next(filter(None, names), "litellm"))
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from .._manager import CompactManager
 from ..errors import ConfigError
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError
+from ._gate import Gate, OnError, named
 
 with requires("llama-index-core>=0.14.16", "llama-index"):
     from llama_index.core.base.llms.types import ChatMessage
@@ -128,8 +128,8 @@ def compacting(
     own = f"llama-index-{uuid.uuid4().hex[:12]}"
 
     def asked(self: Any, messages: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
-        named = session_id(messages) if callable(session_id) else session_id
-        name = gate.apart(named or active_instrument_tags.get().get("session_id") or own, messages)
+        chosen = named(session_id, messages) or active_instrument_tags.get().get("session_id")
+        name = gate.apart(chosen or own, messages)
         return _Call(gate, name, _as(base, self), messages, kwargs)
 
     def chat(self: Any, messages: Sequence[Any], **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ from .._manager import CompactManager
 from ..config import window_of
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError
+from ._gate import Gate, OnError, named
 
 with requires("pydantic-ai-slim>=2.62", "pydantic-ai"):
     from opentelemetry.trace import NoOpTracer
@@ -92,8 +92,7 @@ class CompactCapability(AbstractCapability[Any]):
         return response
 
     def _name(self, ctx: Any) -> str:
-        name = self.session_id(ctx) if callable(self.session_id) else self.session_id
-        return name or ctx.conversation_id or ctx.run_id or "pydantic-ai"
+        return named(self.session_id, ctx) or ctx.conversation_id or ctx.run_id or "pydantic-ai"
 
 
 def _model(model: Any) -> str | None:

@@ -20,7 +20,7 @@ from typing import Any
 from .._manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError
+from ._gate import Gate, OnError, named
 
 with requires("smolagents>=1.24", "smolagents"):
     from smolagents.models import get_tool_json_schema
@@ -84,7 +84,7 @@ class CompactModel:
         **kwargs: Any,
     ) -> tuple[str, list[Any]]:
         given = list(units(messages))
-        name = self._session_id(messages) if callable(self._session_id) else self._session_id
+        name = named(self._session_id, messages)
         settings = {**kwargs, **getattr(self._model, "kwargs", {})}
         planning = "<end_plan>" in (stop_sequences or ())
         session_id = self._gate.apart(f"{name}.planning" if planning else name, given)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..config import SECTIONS, CompactConfig
+from .._environment import SECTIONS
+from ..config import CompactConfig
 from ..errors import ArchiveError, CompactError, ConfigError
 from ._screen import printable
 

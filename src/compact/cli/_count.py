@@ -54,7 +54,8 @@ class Weighed:
 def weigh(conversation: Conversation, config: CompactConfig) -> Weighed:
     """Count a conversation."""
     from .._entries import Reader
-    from .._meter import REPLY_PRIMER, Usage, counter_for, tools_tokens
+    from .._meter import REPLY_PRIMER, Usage, counter_for
+    from .._tools_cost import tools_tokens
 
     tally = counter_for(config.counter, config.model)
     reader = Reader("auto", tally, None)

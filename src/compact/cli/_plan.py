@@ -45,19 +45,13 @@ def dry_run(conversation: Conversation, config: CompactConfig, session: str | No
 
     Raises `InsufficientBudget` when nothing fits.
     """
-    from .._flow import plan_for
     from .._manager import CompactManager
     from ..models import offline_summarizer
 
     silent = {"console": False, "jsonl": None, "ariadne_url": None, "otlp_endpoint": None}
     config = config.changed(tracing=silent) if session else config.changed(tracing=silent, storage={"adapter": "none"})
-    with (
-        CompactManager(config, summarizer=offline_summarizer()) as manager,
-        manager._rooms.turn(session or "dry run", keep=False) as room,
-    ):
-        job = manager._desk.open(config, room, conversation.messages, conversation.tools, peek=True).job
-        history = job.history(job.outgoing()[1])
-        return DryRun(job, history, plan_for(job, history))
+    with CompactManager(config, summarizer=offline_summarizer()) as manager:
+        return DryRun(*manager._dry_run(session or "dry run", conversation.messages, conversation.tools))
 
 
 @app.command()

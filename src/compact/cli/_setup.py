@@ -16,8 +16,9 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from .._policy import allowed
-from ..config import SECTIONS, CompactConfig, origins
+from .._environment import SECTIONS
+from .._ranges import allowed
+from ..config import CompactConfig, origins
 from ..errors import ConfigError
 from ._app import AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
 from ._input import write_text

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 from .._endpoints import Endpoint
 from .._entries import Reader, content_digest
-from .._meter import REPLY_PRIMER, counter_for, tools_tokens
+from .._meter import REPLY_PRIMER, counter_for
+from .._tools_cost import tools_tokens
 from .._trigger import lines_for
 from ..config import CompactConfig, window_of
 from ._body import Body

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..config import SECTIONS
+from .._environment import SECTIONS
 from ._trial import Setting
 from ._tune import Tuned
 

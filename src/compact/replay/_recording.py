@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from .._dialects import DIALECTS, Dialect, detect
 from .._messages import Message
-from .._meter import REPLY_PRIMER, Tally, counter_for, message_tokens, tools_tokens
+from .._meter import REPLY_PRIMER, Tally, counter_for, message_tokens
 from .._scan import scan
+from .._tools_cost import tools_tokens
 from .._worth import ending
 from ..errors import InvalidMessage, LogError
 from ..importers import Conversation
