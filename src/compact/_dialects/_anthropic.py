@@ -27,19 +27,14 @@ from ._base import (
     Problem,
     Slot,
     calls_of_answers,
-    content_text,
-    encrypted_weight,
-    fields_of,
     guarded,
     is_protected,
-    json_text,
     orphan_text,
-    part_text,
     role_of_plain,
     spoken,
-    text_of,
     with_fields,
 )
+from ._parts import content_text, encrypted_weight, fields_of, json_text, part_text, text_of
 
 __all__ = ["AnthropicDialect"]
 

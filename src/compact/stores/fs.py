@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from ..errors import ArchiveError
-from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
 from ._disk import REAL_DISK, Disk, explained
+from ._keys import KeyMissing, Keys, KeyTaken, check_key, natural_order
 
 __all__ = ["Disk", "FileStore"]
 

@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 from weakref import finalize
 
 from ..errors import ArchiveError, ConfigError, MissingExtra
-from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
+from ._keys import KeyMissing, Keys, KeyTaken, check_key, natural_order
 from ._s3_wire import NOT_OFFERED, PASSING, Again, Patience, answer, new_client, patiently
 
 __all__ = ["Patience", "S3Store"]
