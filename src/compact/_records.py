@@ -152,6 +152,7 @@ def _slots(values: Sequence[int | Entry], made: Sequence[Entry]) -> list[Any]:
 
 
 def made_value(entry: Entry) -> dict[str, Any]:
+    """A message that a fold made."""
     return {
         "message": as_mapping(entry.message.raw),
         "position": entry.position,
@@ -162,6 +163,7 @@ def made_value(entry: Entry) -> dict[str, Any]:
 
 
 def replay_value(record: Record, made: Sequence[Entry]) -> dict[str, Any]:
+    """What replays a fold; `made` are the messages it made, which its slots name by number."""
     return {
         "size": record.size,
         "chain": record.chain.hex(),

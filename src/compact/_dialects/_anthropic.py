@@ -10,6 +10,8 @@ Rules of the provider:
 - A `tool_result` answers a `tool_use` of the assistant message right before it.
 A server tool's use and result stand in one assistant message, so they need no pair. A list may hold system
 messages too, as hosts keep them; they take no part in the order.
+
+One idea, so one file: judging and mending go by the same order of calls and results (`_Order`).
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ Rules:
   no such condition, or ignore it, leave a gap: of two writers that look at the same moment, the later one wins, and
   the earlier one learns of it only if it had not been acknowledged yet. Amazon's service has no such gap.
 - One object is written once. Lines are never added to one: each `append` makes a new object beside the last.
+
+One idea, so one file: each verb is certain only by way of the same looking again.
 """
 
 from __future__ import annotations
