@@ -214,8 +214,11 @@ def _default(value: Any) -> str:
 
 
 def _words_below(module: str, name: str) -> str:
-    """The text that stands below a name in the module that has it, and what it is."""
+    """The text that stands below a name in the module that has it, or that it comes from, and what it is."""
     source = inspect.getsource(importlib.import_module(module))
+    if taken := re.search(rf"^from (\.\w+) import [^\n(]*(?:\([^)]*)?\b{name}\b", source, re.M):
+        package = module if hasattr(importlib.import_module(module), "__path__") else module.rpartition(".")[0]
+        return _words_below(f"{package}{taken[1]}", name)
     found = re.search(rf"^{name}(?:: [^=\n]+)? = (.+?)\n\"\"\"(.+?)\"\"\"", source, re.M | re.S)
     assert found, f"{module}.{name} has no text below it"
     return found[2] if "\n" in found[1] else f"`{found[1]}`\n\n{found[2]}"

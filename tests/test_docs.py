@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,33 @@ def test_every_module_says_what_it_owns() -> None:
         if "Owns:" not in path.read_text("utf-8") or "Must never:" not in path.read_text("utf-8")
     ]
     assert [] == silent
+
+
+def test_every_long_module_says_why() -> None:
+    """A module of more than 300 lines is one idea, and its docstring says which."""
+    paths = [(path, path.read_text("utf-8")) for path in (ROOT / "src" / "compact").rglob("*.py")]
+    long = [(path, ast.get_docstring(ast.parse(text)) or "") for path, text in paths if text.count("\n") > 300]
+    assert [] == [str(path.relative_to(ROOT)) for path, said in long if "One idea, so one file: " not in said]
+
+
+def test_no_two_modules_need_each_other() -> None:
+    """There is no circle of imports, not even of those inside functions; what only types need does not count."""
+    home = ROOT / "src"
+    names = {".".join(p.relative_to(home).with_suffix("").parts): p for p in (home / "compact").rglob("*.py")}
+    needs: dict[str, set[str]] = {}
+    for name, path in names.items():
+        tree = ast.parse(path.read_text("utf-8"))
+        guarded = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+        only_types = {id(inner) for guard in guarded for inner in ast.walk(guard)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or not node.level or id(node) in only_types:
+                continue
+            base = ".".join([*name.split(".")[: -node.level], *filter(None, [node.module])])
+            for found in (f"{base}.{alias.name}" for alias in node.names):
+                needs.setdefault(name, set()).add(
+                    next(one for one in (found, f"{found}.__init__", base, f"{base}.__init__") if one in names)
+                )
+    TopologicalSorter(needs).prepare()
 
 
 def test_every_module_is_on_the_map() -> None:

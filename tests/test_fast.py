@@ -220,7 +220,7 @@ assert "toktok" not in sys.modules
 for model in ("gpt-4o", "gpt-4", "claude-sonnet-4-5"):
     tally = compact._meter.counter_for("tiktoken", model)
     print(tally.encoder, tally.count("Hello <|endoftext|>"))
-print(compact._tables._loaded, threading.active_count())
+print(compact._tables._packed._loaded, threading.active_count())
 """
     assert ["toktok 8", "toktok 7", "toktok 8", "{} 1"] == child(script)
 

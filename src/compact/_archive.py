@@ -6,6 +6,8 @@ redacted is not written.
 
 A step is the number of a fold in its session, from 1. Two writers never share one: the transcript's key must be new,
 and whoever finds it taken moves on. `FORMAT.md` describes every file; `_records` owns the fields.
+
+One idea, so one file: what is written must be what is read back, so both sides stand side by side.
 """
 
 from __future__ import annotations

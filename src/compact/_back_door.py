@@ -18,9 +18,10 @@ from ._job import Job
 from ._journal import Journal
 from ._messages import History
 from ._parameters import Parameters
-from ._records import own_fields, travel_value
+from ._records import own_fields
 from ._redact import Redactor
 from ._rooms import Rooms
+from ._travel import travel_value
 from .sinks import plain
 
 __all__ = ["BackDoor"]

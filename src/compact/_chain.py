@@ -17,6 +17,8 @@ asked for less than the limit, so that there is room for that. When one fails:
 
 Of several requests the first is settled alone: when its answers cannot be used, nobody pays for the others. Otherwise
 they are asked side by side.
+
+One idea, so one file: each step of the chain decides which comes next.
 """
 
 from __future__ import annotations

@@ -18,11 +18,12 @@ from ._journal import Journal
 from ._mend import mend
 from ._meter import REPLY_PRIMER, Tally, counter_for
 from ._plan import Plan
-from ._records import Line, arrived, same_fold
+from ._records import Line
 from ._rooms import Room
 from ._session import FoldRecord, Session
 from ._tools_cost import tools_tokens
 from ._track import Track, equal
+from ._travel import arrived, same_fold
 from ._trigger import decide, lines_for
 from ._underway import Call, Terms
 from .config import CompactConfig, window_of

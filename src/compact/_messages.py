@@ -21,7 +21,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, overload
 
-__all__ = ["Answer", "Block", "Call", "History", "Message", "Role", "as_mapping", "readable"]
+__all__ = ["Answer", "Block", "Call", "History", "Message", "Role", "as_mapping", "fields_or_text", "readable"]
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -275,6 +275,14 @@ def as_mapping(raw: Any) -> Mapping[str, Any]:
         return {name: getattr(raw, name) for name in fields}
     attributes: Mapping[str, Any] = vars(raw)
     return attributes
+
+
+def fields_or_text(value: Any) -> Any:
+    """A value that JSON does not know: its fields, or its text when it has none."""
+    try:
+        return dict(as_mapping(value))
+    except TypeError:
+        return str(value)
 
 
 def readable(message: Message) -> str:

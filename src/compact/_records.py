@@ -15,30 +15,29 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from ._dialects import DIALECTS
 from ._entries import Entry, KnownList, Memory, Reader, Record, chain_of
 from ._fidelity import Report
 from ._job import Outcome
 from ._laws import LAWS
 from ._messages import as_mapping
 from ._session import FoldRecord, Session
-from .errors import ArchiveError, InvalidMessage
+from .errors import ArchiveError
 
 __all__ = [
     "FORMAT",
     "Line",
     "Links",
-    "arrived",
     "digest",
     "fold_of",
     "fold_value",
     "left_list",
     "lists_of",
+    "made_by",
+    "made_value",
     "own_fields",
     "parse",
     "replay_of",
-    "same_fold",
-    "travel_value",
+    "replay_value",
     "undo_value",
 ]
 
@@ -98,7 +97,7 @@ def fold_value(
     assert outcome.plan is not None
     assert outcome.history is not None
     positions = outcome.history.positions
-    made = _made(outcome.slots, record.slots)
+    made = made_by(outcome.slots, record.slots)
     kept = {slot for slot in outcome.slots if isinstance(slot, int)}
     return {
         "format": FORMAT,
@@ -128,9 +127,9 @@ def fold_value(
             for one, body in zip(outcome.plan.folds, outcome.bodies, strict=True)
         ],
         "left": _slots(outcome.slots, made),
-        "made": [_made_value(entry) for entry in made],
+        "made": [made_value(entry) for entry in made],
         "replay": {
-            **_replay_value(record, made),
+            **replay_value(record, made),
             "left_chain": chain_of(outcome.entries, range(len(outcome.entries))).hex(),
             "summaries": [
                 [session.memory.signature(entry.message), entry.message.role, entry.position]
@@ -142,72 +141,7 @@ def fold_value(
     }
 
 
-def travel_value(session: Session) -> dict[str, Any] | None:
-    """The newest fold in force, as another process needs it to know it; None when this one knows none."""
-    record = session.memory.records[-1] if session.memory.records else None
-    fold = next((fold for fold in reversed(session.folds) if record and fold.step == record.step), None)
-    if record is None or fold is None or session.reader is None:
-        return None
-    made = _made(record.slots)
-    signatures = session.memory.signatures
-    return {
-        "format": FORMAT,
-        "session_id": session.id,
-        "dialect": session.reader.dialect.name if session.reader.settled else None,
-        "step": fold.step,
-        "version": fold.version,
-        "reach": record.reach,
-        "size": record.size,
-        "reasons": list(fold.reasons),
-        "note": fold.note,
-        "fallback": fold.fallback,
-        "range": list(fold.range),
-        "folded": fold.folded,
-        "tokens_before": fold.tokens_before,
-        "tokens_after": fold.tokens_after,
-        "report": fold.report.in_short().as_dict() if fold.report is not None else None,
-        "gone_calls": sorted(session.memory.gone_calls),
-        "made": [_made_value(entry) for entry in made],
-        "replay": {
-            **_replay_value(record, made),
-            "summaries": [[signature, role, position] for signature, (role, position) in signatures.items()],
-        },
-    }
-
-
-def arrived(value: Mapping[str, Any], session: Session, reader: Reader) -> tuple[FoldRecord, Record, list[str]]:
-    """A fold of another process: its place in the history, what replays it, and calls it left without an answer.
-
-    The reader takes over its dialect, when it knows none yet. `ArchiveError` when it is damaged or newer than this
-    library; then the session knows nothing of it.
-    """
-    name = f"a fold of session {session.id!r} that came from another process"
-    try:
-        value = parse(json.dumps(value).encode(), name)
-        if not reader.settled and value["dialect"] is not None:
-            reader.dialect, reader.settled = DIALECTS[value["dialect"]], True
-        fold, record = fold_of(value), replay_of(value, Session(session.id), reader)
-        gone_calls = [str(call) for call in value["gone_calls"]]
-        whole = 0 < record.reach <= record.size and fold.step > 0 and fold.version >= 0
-        if not whole or any(isinstance(slot, int) and not 0 <= slot < record.size for slot in record.slots):
-            raise ValueError(f"a reach of {record.reach} of {record.size} messages at step {fold.step}")
-    except (InvalidMessage, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ArchiveError(
-            f"{name} is damaged ({type(error).__name__}: {error}); without it the next fold costs a summary"
-        ) from error
-    return fold, replay_of(value, session, reader), gone_calls
-
-
-def same_fold(one: Record, other: Record) -> bool:
-    """Whether two records are of one fold: of the same messages, in the same words."""
-
-    def said(record: Record) -> list[Any]:
-        return [slot if isinstance(slot, int) else slot.message.text for slot in record.slots]
-
-    return (one.step, one.chain, said(one)) == (other.step, other.chain, said(other))
-
-
-def _made(*slots: Sequence[int | Entry]) -> list[Entry]:
+def made_by(*slots: Sequence[int | Entry]) -> list[Entry]:
     """The messages that a fold made, each once."""
     return list({id(slot): slot for some in slots for slot in some if isinstance(slot, Entry)}.values())
 
@@ -217,7 +151,8 @@ def _slots(values: Sequence[int | Entry], made: Sequence[Entry]) -> list[Any]:
     return [slot if isinstance(slot, int) else {"made": number[id(slot)]} for slot in values]
 
 
-def _made_value(entry: Entry) -> dict[str, Any]:
+def made_value(entry: Entry) -> dict[str, Any]:
+    """A message that a fold made."""
     return {
         "message": as_mapping(entry.message.raw),
         "position": entry.position,
@@ -227,7 +162,8 @@ def _made_value(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _replay_value(record: Record, made: Sequence[Entry]) -> dict[str, Any]:
+def replay_value(record: Record, made: Sequence[Entry]) -> dict[str, Any]:
+    """What replays a fold; `made` are the messages it made, which its slots name by number."""
     return {
         "size": record.size,
         "chain": record.chain.hex(),

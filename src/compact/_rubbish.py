@@ -7,6 +7,8 @@ texts.
 An honest summary may speak of refusals, errors, pages, JSON and dialogues: it is rubbish only when that is what it is.
 So a check looks at how an answer begins (`prompts/openings.re`), or at all of it; and where a kind of rubbish has an
 honest twin, a citation (`[#12]`) or a name that stands in the conversation clears the answer.
+
+One idea, so one file: a table of kinds, each with its check, all of which ask the same view of an answer.
 """
 
 from __future__ import annotations

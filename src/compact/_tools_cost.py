@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._messages import as_mapping
+from ._messages import as_mapping, fields_or_text
 from ._meter import Counter, Tally, table_for
 
 __all__ = ["tools_tokens"]
@@ -117,15 +117,7 @@ def _line(*parts: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, default=_fields)
-
-
-def _fields(value: Any) -> Any:
-    """A value that JSON does not know: its fields, or its text when it has none."""
-    try:
-        return dict(as_mapping(value))
-    except TypeError:
-        return str(value)
+    return json.dumps(value, default=fields_or_text)
 
 
 def _text(value: Any) -> str:

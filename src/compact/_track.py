@@ -10,6 +10,8 @@ and a byte-identical prefix between folds.
 Trust: the same list object with the same last messages is taken to be unchanged before them. Every message is looked
 at again when a fold is due, and besides once in so many calls as a quarter of the list has messages (64 at least): an
 edit in place further back is seen then, not at once. Any other list is compared whole, by content, at every call.
+
+One idea, so one file: the fold that stands for a beginning is lost, found and weighed wherever the list changes.
 """
 
 from __future__ import annotations

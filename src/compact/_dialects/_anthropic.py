@@ -10,6 +10,8 @@ Rules of the provider:
 - A `tool_result` answers a `tool_use` of the assistant message right before it.
 A server tool's use and result stand in one assistant message, so they need no pair. A list may hold system
 messages too, as hosts keep them; they take no part in the order.
+
+One idea, so one file: judging and mending go by the same order of calls and results (`_Order`).
 """
 
 from __future__ import annotations
@@ -27,19 +29,14 @@ from ._base import (
     Problem,
     Slot,
     calls_of_answers,
-    content_text,
-    encrypted_weight,
-    fields_of,
     guarded,
     is_protected,
-    json_text,
     orphan_text,
-    part_text,
     role_of_plain,
     spoken,
-    text_of,
     with_fields,
 )
+from ._parts import content_text, encrypted_weight, fields_of, json_text, part_text, text_of
 
 __all__ = ["AnthropicDialect"]
 

@@ -21,20 +21,15 @@ from ..errors import InvalidMessage
 from ._base import (
     CONTINUES,
     NO_RESULT,
-    WEIGHTS,
     Problem,
     calls_of_answers,
-    content_text,
-    fields_of,
     guarded,
     is_protected,
-    json_text,
-    list_of,
     orphan_text,
     role_of_plain,
-    text_of,
     with_fields,
 )
+from ._parts import WEIGHTS, content_text, fields_of, json_text, list_of, text_of
 
 __all__ = ["ChatDialect"]
 

@@ -20,24 +20,16 @@ from ..errors import InvalidMessage
 from ._base import (
     CONTINUES,
     NO_RESULT,
-    WEIGHTS,
     Problem,
     calls_of_answers,
-    content_text,
-    encrypted_weight,
-    fields_of,
     guarded,
     is_protected,
-    json_text,
-    list_of,
-    one_line,
     orphan_text,
-    part_text,
     role_of_plain,
     spoken,
-    text_of,
     with_fields,
 )
+from ._parts import WEIGHTS, content_text, encrypted_weight, fields_of, json_text, list_of, one_line, part_text, text_of
 
 __all__ = ["RESPONSES_ITEMS", "ResponsesDialect"]
 

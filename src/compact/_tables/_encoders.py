@@ -28,6 +28,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
 
+from ._packed import encoding
+
 __all__ = ["PROBE", "Encoder", "encoder"]
 
 PROBE = "<|endoftext|>I'LL say 'Ok' \n\n 1234567 times:\t naïve 東京 \ud800 🧑‍💻 e\u0301 \0 {{\"a\"}}\r\n"
@@ -73,8 +75,6 @@ def encoder(table: str) -> Encoder:
 
 
 def _plain(table: str) -> Encoder:
-    from . import encoding
-
     encode = encoding(table).encode_ordinary
     return Encoder("tiktoken", lambda text: len(encode(text)))
 

@@ -13,7 +13,7 @@ from typing import Any
 from .._asks import Ask
 from .._policy import SummaryPolicy
 from ..errors import TokenLimitExceeded
-from . import Summarizer, Written
+from ._kind import Summarizer, Written
 from ._wire import accepted, check, client_of, closing, key_for, typed_errors, written
 
 __all__ = ["DEFAULT_MODEL", "anthropic_summarizer", "read", "request"]

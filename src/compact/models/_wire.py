@@ -36,7 +36,7 @@ from ..errors import (
     SummaryTimeout,
     TokenLimitExceeded,
 )
-from . import Summarizer, Written
+from ._kind import Summarizer, Written
 
 __all__ = ["accepted", "check", "client_of", "closing", "failure_of", "key_for", "retry_after", "typed_errors"]
 __all__ += ["unpaid", "unreadable", "written"]

@@ -6,6 +6,8 @@ or let a failure of ours cost a request: what cannot be made lighter is sent as 
 - A request is read whole before anything is sent, so half a request reaches nobody.
 - When the client leaves, the upstream is closed at once. A fold under way is finished all the same: the client will
   be back with the same list, and should not pay for it again.
+
+One idea, so one file: the life of one request, in its order.
 """
 
 from __future__ import annotations

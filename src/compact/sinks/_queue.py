@@ -18,6 +18,8 @@ Rules:
   which something waits is held by this module.
 - A forked child starts with an empty queue and counts from zero: what was queued is its parent's to deliver.
 - Stderr gets one line a minute and place at most; only at exit is a loss said in any case.
+
+One idea, so one file: its counts hold only if everything that adds, takes and drops does so under one lock.
 """
 
 from __future__ import annotations

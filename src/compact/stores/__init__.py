@@ -1,25 +1,29 @@
-"""Where transcripts, summaries and events are kept: what a store must do, and how its keys are named.
+"""Where transcripts, summaries and events are kept.
 
-Owns: the `Store` protocol, the keys of the archive, the encoding of session ids, and the choice of a store by policy.
+Owns: the choice of a store by policy; what a store must do, and how its keys are named, is `_keys`.
 Must never: touch a disk or a network itself, redact, or decide what is archived.
-
-Rules:
-- A key is `place/name`. The place is the encoded session id; no two ids share one, also on disks that ignore case,
-  and none leaves the root.
-- `put` and `append` return only after the data is durable. Whatever else happens raises `ArchiveError`.
-- Keys are listed in natural order: step 1000 comes after step 999.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ..errors import ArchiveError, ConfigError
+from ..errors import ConfigError
+from ._keys import (
+    KeyMissing,
+    Keys,
+    KeyTaken,
+    Store,
+    check_key,
+    events_key,
+    name_key,
+    natural_order,
+    place_of,
+    session_of,
+    summary_key,
+    transcript_key,
+    undo_key,
+)
 
 if TYPE_CHECKING:
     from .._policy import StoragePolicy
@@ -41,51 +45,6 @@ __all__ = [
     "undo_key",
 ]
 
-Keys = list[str]
-"""Keys in natural order. (An alias, because `Store.list` hides the built-in name inside its class.)"""
-
-_PLAIN_ID = re.compile(r"[a-z0-9_-]{1,64}")
-_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
-_LONGEST_PLACE = 120
-_HASHED = "=h-"
-_UNSAFE_IN_KEY = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]")
-_NUMBER = re.compile(r"0*([0-9]+)")
-
-
-class KeyTaken(ArchiveError):
-    """A key that had to be new exists already. What it holds was left as it is."""
-
-
-class KeyMissing(ArchiveError):
-    """Nothing is stored under this key."""
-
-
-class Store(Protocol):
-    """Anything that keeps bytes under keys.
-
-    A store that cannot append sets `appends = False`; then each fold's events get a key of their own.
-    """
-
-    def put(self, key: str, data: bytes, *, if_absent: bool = True) -> None:
-        """Keep `data` under `key`, whole or not at all. Raises `KeyTaken` when it exists and `if_absent` is set."""
-        ...
-
-    def append(self, key: str, lines: Iterable[bytes]) -> None:
-        """Add whole lines at the end of `key`, which need not exist. A line may bring its newline or leave it out."""
-        ...
-
-    def get(self, key: str) -> bytes:
-        """What is kept under `key`. Raises `KeyMissing` when there is nothing."""
-        ...
-
-    def list(self, prefix: str) -> Keys:
-        """All keys that start with the text `prefix`; end it with "/" to name a folder."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Remove `key` for good, with every older version of it. Nothing happens when there is nothing."""
-        ...
-
 
 def open_store(policy: StoragePolicy) -> Store | None:
     """The store that the `storage` section asks for; None when nothing is to be kept."""
@@ -102,74 +61,3 @@ def open_store(policy: StoragePolicy) -> Store | None:
             'storage.bucket: not set, and storage.adapter is "s3"; name the bucket, or set storage.adapter to "fs"'
         )
     return S3Store(policy.bucket, policy.prefix, kms_key_id=policy.kms_key_id, endpoint_url=policy.endpoint_url)
-
-
-def transcript_key(place: str, step: int) -> str:
-    """The key of the transcript as it was before the fold of this step."""
-    return f"{place}/transcript-pre-compact-{step:03d}.jsonl"
-
-
-def summary_key(place: str, step: int) -> str:
-    """The key of what the fold of this step did."""
-    return f"{place}/summary-{step:03d}.json"
-
-
-def undo_key(place: str, number: int) -> str:
-    """The key of the n-th time that a fold of the session was undone or redone."""
-    return f"{place}/undo-{number:03d}.json"
-
-
-def events_key(place: str, step: int | None = None) -> str:
-    """The key of the session's events; of one step's events in stores that cannot append."""
-    return f"{place}/events.jsonl" if step is None else f"{place}/events-{step:03d}.jsonl"
-
-
-def name_key(place: str) -> str:
-    """The key of the session's id, kept where the place does not tell it."""
-    return f"{place}/session.json"
-
-
-def place_of(session_id: str, *, secret: bool = False) -> str:
-    """The folder name of a session: the id itself when it is safe everywhere, else an encoding of it.
-
-    The encoding starts with "=", which no plain id holds, so the two kinds never meet. Ids too long for a file name,
-    and ids that hold a secret, are hashed; their place cannot be turned back into the id.
-    """
-    if not secret and _PLAIN_ID.fullmatch(session_id) and session_id not in _DEVICES:
-        return session_id
-    raw = session_id.encode("utf-8", "surrogatepass")
-    place = "=" + base64.b32encode(raw).decode("ascii").rstrip("=").lower()
-    return place if len(place) <= _LONGEST_PLACE and not secret else _HASHED + hashlib.sha256(raw).hexdigest()
-
-
-def session_of(place: str) -> str | None:
-    """The session id of a place; None when it was hashed, or when it is no place of ours."""
-    session_id = place
-    if place.startswith("="):
-        code = place[1:].upper()
-        try:
-            session_id = base64.b32decode(code + "=" * (-len(code) % 8)).decode("utf-8", "surrogatepass")
-        except (binascii.Error, ValueError):
-            return None
-    return session_id if place_of(session_id) == place else None
-
-
-def check_key(key: str) -> tuple[str, ...]:
-    """The parts of a key, once none of them can leave the root or mean something special to a disk."""
-    parts = tuple(key.split("/"))
-    for part in parts:
-        if not part or part.startswith(".") or _UNSAFE_IN_KEY.search(part):
-            raise ArchiveError(
-                f"The key {key!r} cannot be stored: its part {part!r} is empty, starts with a dot, or holds a control "
-                "character, a surrogate, a backslash or a colon. Encode session ids with place_of()."
-            )
-    return parts
-
-
-def natural_order(key: str) -> tuple[str, str]:
-    """A sort key: folder by folder, numbers inside names counting as numbers, whatever their length.
-
-    Each number has its length before it; before that, and where a folder ends, stands what is less than any character
-    of a name.
-    """
-    return _NUMBER.sub(lambda found: f"\1{len(found[1]):c}{found[1]}", key.replace("/", "\0")), key

@@ -12,6 +12,8 @@ Rules:
 - Names that start with a dot are ours alone; no key has such a part, and no listing shows one.
 - Lines are appended in one write. A line that an earlier crash cut short gets its newline first, so it stays alone.
 - A folder may vanish when its last file is deleted: who wants to write into it makes it again.
+
+One idea, so one file: each way to write shares the temporary file, the lock and the sync.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from ..errors import ArchiveError
-from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
 from ._disk import REAL_DISK, Disk, explained
+from ._keys import KeyMissing, Keys, KeyTaken, check_key, natural_order
 
 __all__ = ["Disk", "FileStore"]
 

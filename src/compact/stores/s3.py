@@ -13,6 +13,8 @@ Rules:
   no such condition, or ignore it, leave a gap: of two writers that look at the same moment, the later one wins, and
   the earlier one learns of it only if it had not been acknowledged yet. Amazon's service has no such gap.
 - One object is written once. Lines are never added to one: each `append` makes a new object beside the last.
+
+One idea, so one file: each verb is certain only by way of the same looking again.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from typing import Any, TypeVar
 from weakref import finalize
 
 from ..errors import ArchiveError, ConfigError, MissingExtra
-from . import KeyMissing, Keys, KeyTaken, check_key, natural_order
+from ._keys import KeyMissing, Keys, KeyTaken, check_key, natural_order
 from ._s3_wire import NOT_OFFERED, PASSING, Again, Patience, answer, new_client, patiently
 
 __all__ = ["Patience", "S3Store"]

@@ -2,6 +2,8 @@
 
 Owns: `Shelf`, every read of the archive for the viewer, and what is remembered of it. Must never: write to the archive
 (recall keeps its index beside it, as ever), or stop at a damaged file: what can be read is shown, the rest is told.
+
+One idea, so one file: all of it is answered from what one look at the archive found.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ Rules:
 - One connection behind a lock; it holds the file alone. Whoever finds it held works in memory.
 - A file that is not there is made when there is something to keep.
 - What is forgotten is gone from the file and from its log when `forget` returns.
+
+One idea, so one file: one table, and the statements that touch it.
 """
 
 from __future__ import annotations
