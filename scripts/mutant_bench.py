@@ -22,6 +22,7 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from difflib import SequenceMatcher
+from functools import cache
 from keyword import kwlist
 from pathlib import Path
 from queue import SimpleQueue
@@ -223,14 +224,17 @@ class Bench:
         order = sorted(self.seconds, key=lambda test: (test not in first, test not in breadth, self.seconds[test]))
         # Those whose names speak of what changed or where, the quickest, and the few that run the most of the module.
         changed = _words(f"{mutant.module} {mutant.was} {mutant.now}")
-        named = {test: None for test in order if changed & _words(test)}
+        shared = {test: changed & _words(test) for test in order}
+        often = Counter(word for words in shared.values() for word in words)
+        rarest = {test: min(often[word] for word in words) for test, words in shared.items() if words}
+        named = sorted(rarest, key=lambda test: (rarest[test], test not in first, self.seconds[test]))
         chosen = {test for test, _ in breadth.most_common(5)}
         for tests, left in ((named, PATIENCE), (order, PATIENCE / 2)):
             for test in tests:
                 if (left := left - self.seconds[test]) < 0:
                     break
                 chosen.add(test)
-        return sorted(chosen, key=lambda test: (test not in first, test not in named, self.seconds[test]))
+        return sorted(chosen, key=lambda test: (test not in first, test not in rarest, self.seconds[test]))
 
     def judge(self, mutant: Mutant, likely: str = "") -> tuple[str, str]:
         """What became of a mutant, and by which test. The likely one, where there is one, is asked first."""
@@ -263,6 +267,7 @@ def _tests_in(path: Path) -> Generator[tuple[str, str]]:
             yield f"tests/{path.name}::{one.name}", "\n".join(lines[begin - 1 : one.end_lineno])
 
 
+@cache
 def _words(text: str) -> set[str]:
     """The words of a line of code, or of a test's name, that may say what it is about."""
     return set(re.findall(r"[a-z]{4,}", text.lower())) - {*kwlist, "test", "tests"}

@@ -371,13 +371,17 @@ def test_messages_stay_whole_where_they_can() -> None:
 @pytest.mark.spec("T20")
 def test_a_message_of_which_only_the_beginning_fits_waits_for_the_next_part() -> None:
     """When what comes before it fills half of the room or more; else what fits of it goes along."""
-    for short, alone in ((9, True), (2, False)):
-        source = tuple(Message("user", f"message {n}: " + "some words " * 60, None) for n in range(short))
-        long = Message("user", "at length, " * 3_000, None)
-        part, rest = cut(Ask((*source, long), tuple(range(short + 1)), None, "brief", 200, count=tokens), 2_600)
-        assert source == part.source[:short]
+    long = Message("user", "at length, " * 3_000, None)
+    parted = []
+    for words in range(400, 800, 8):
+        short = Message("user", "some words " * words, None)
+        part, rest = cut(Ask((short, long), (0, 1), None, "brief", 200, count=tokens), 2_600)
+        assert short == part.source[0]
         assert rest is not None
-        assert (alone, alone) == (source == part.source, (long,) == rest.source)
+        parted.append(len(part.source) == 2)
+        assert parted[-1] == (long != rest.source[0])
+    assert {True, False} == set(parted)
+    assert sorted(parted, reverse=True) == parted
 
 
 @pytest.mark.spec("T20")

@@ -374,6 +374,16 @@ def test_protect_pins_what_the_host_says() -> None:
     assert not [ask for ask in box.model.asks if "(a4)" in text_of(ask.messages)]
 
 
+def test_two_earlier_summaries_are_carried_on_line_by_line() -> None:
+    """A layout that leaves one summary takes over from one that left two."""
+    box = bench(128_000, layout="in_place", keep_recent_turns=1, retention_window=2)
+    out = box.manager.manual_compact("s", chat("suaauaaua"))
+    assert 2 == len(summaries(out))
+    box.manager.update(layout="layered", keep_recent_turns=1)
+    box.manager.manual_compact("s", [*out, *chat("ua")])
+    assert "what mattered so far\nwhat mattered so far" == box.model.asks[-1].previous
+
+
 def test_half_a_surrogate_folds_and_is_recognised_like_any_text() -> None:
     """A host that passes its whole history pays once, whatever is in it."""
     box = bench(keep_recent_turns=1)

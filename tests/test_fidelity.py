@@ -15,7 +15,7 @@ from test_facts import ask, assistant, tool, user
 from compact import Ask, CompactConfig, CompactManager
 from compact._dialects import DIALECTS
 from compact._facts import Facts, facts_of
-from compact._fidelity import Kept, Report, measure, stands_in, together
+from compact._fidelity import CRITICAL, Kept, Report, measure, stands_in, together
 from compact._messages import Message
 from compact._repair import HEADING, faithful, repair
 from compact._worth import SENTENCES
@@ -419,3 +419,10 @@ def test_a_report_names_no_secret_out_of_its_context(tmp_path: Path) -> None:
     kept = "".join(path.read_text("ascii") for path in tmp_path.rglob("*.json*"))
     for text in (repr([event.data for event in recorder.events]), kept):
         assert [] == [secret for secret in (*secrets, invented) if secret in text]
+
+
+def test_what_is_critical_is_a_kind_of_fact() -> None:
+    """A kind that nobody finds would never be missed."""
+    values = {"id", "path", "branch", "environment"}
+    assert SENTENCES - {"done", "command", "note", "told"} == set(CRITICAL) - values
+    assert values <= set(CRITICAL)

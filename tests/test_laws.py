@@ -6,6 +6,7 @@ from collections import UserDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -872,3 +873,9 @@ def test_which_laws_wait_for_the_list() -> None:
     """A plan is judged before anything is archived or asked; these can only be seen in what came of it."""
     late = {"identical", "one summary", "budget", "smaller", "summary size", "valid"}
     assert late == {law.id for law in LAWS if law.judges == "list"}
+
+
+def test_the_laws_are_numbered_and_worded_as_before() -> None:
+    """People search for these words when a law is broken, so a change is made on purpose, here as well."""
+    told = [f"{law.id} ({', '.join(law.rows)}): {law.says}" for law in LAWS]
+    assert told == (Path(__file__).parent / "golden" / "laws.txt").read_text("utf-8").splitlines()

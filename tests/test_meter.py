@@ -146,7 +146,7 @@ def test_chars(text: str, expected: int) -> None:
     tally = counter_for("chars", "gpt-4o")
 
     assert expected == tally.count(text)
-    assert (0.0, False) == (tally.margin, tally.exact)
+    assert ("chars", 0.0, False) == (tally.encoding, tally.margin, tally.exact)
 
 
 def test_unknown_counter() -> None:
