@@ -122,10 +122,10 @@ def test_a_base_install_works_and_names_the_extra_for_more(wheel: Path, tmp_path
 
 
 def test_all_brings_every_extra_but_frameworks() -> None:
-    """The extra `all` names what its comment says: everything but frameworks, Ray, and what only developers need."""
+    """The extra `all` is what its comment says: all but frameworks, Ray, `fast`, and what only developers need."""
     extras = PROJECT["project"]["optional-dependencies"]
     frameworks = {"adk", "agents", "langchain", "litellm", "llama-index", "pydantic-ai", "smolagents"}
     (line,) = extras["all"]
-    assert set(extras) - frameworks - {"all", "dev", "docs", "ray", "release"} == set(
+    assert set(extras) - frameworks - {"all", "dev", "docs", "fast", "ray", "release"} == set(
         line[:-1].partition("[")[2].split(",")
     )
