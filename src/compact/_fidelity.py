@@ -23,7 +23,7 @@ from typing import Any
 from ._citations import cited, uncited
 from ._facts import Facts
 from ._redact import REDACTED
-from ._scan import scan
+from ._scan import phrases_in, tokens_in
 from ._sheet import marks_of, stems_of
 from ._text import sentences_of
 from ._worth import SENTENCES, Fact, ending
@@ -267,7 +267,8 @@ def _invented(facts: Facts, body: str) -> list[str]:
     """What reads like an identifier and stands nowhere in the input, and false citations."""
     # Text by text, and apart: one letter that is not plain would make a long text need twelve times the room.
     said = ["\n".join(text.lower() for text in facts.said if text.isascii() is plain) for plain in (True, False)]
-    found = dict.fromkeys((kind, value) for kind, value, _ in scan(uncited(body)))
+    text = uncited(body)
+    found = dict.fromkeys((kind, value) for kind, value, _ in (*tokens_in(text), *phrases_in(text)))
     names = dict.fromkeys(value for kind, value in found if not _known(kind, value.lower(), said))
     false = dict.fromkeys(text for text, spans in cited(body) if is_false(spans, facts))
     return [*names, *false]
