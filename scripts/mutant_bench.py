@@ -148,7 +148,7 @@ class Bench:
     def _run(self, tests: list[str], seconds: int | None, changed: tuple[str, str] = ("", "")) -> Any:
         """What came of these tests in a copy: `None` when they took too long, `()` when the process died.
 
-        The limit is one of work; by the clock it is ten times as long, as others use the machine too.
+        The limit is one of work; by the clock it is forty times as long, as others use the machine too.
         """
         copy = self.copies.get()
         file = copy / "src/compact" / changed[0]
@@ -160,7 +160,7 @@ class Bench:
             process.start()
             theirs.close()
             try:
-                return ours.recv() if ours.poll(10 * (seconds or 90)) else None
+                return ours.recv() if ours.poll(40 * (seconds or 90)) else None
             except EOFError:
                 process.join()
                 return None if process.exitcode == -signal.SIGXCPU else ()
