@@ -13,6 +13,7 @@ import random
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,29 @@ def test_redaction_is_on_by_default() -> None:
         Redactor().redact("password=hunter2"),
         Redactor(enabled=False).redact("password=hunter2"),
     )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken"),
+    [
+        (r"(?:\D+\d)+x", True),
+        (r"(?:[^xy]+[xy])+z", True),
+        (r"(?:\S+\s)+x", True),
+        (r"(?:[^x]+y)+x", False),
+        (r"(?:\d+[^x])+x", False),
+        (r"(?:[^xy]+z)+x", False),
+    ],
+)
+def test_a_pattern_is_judged_by_what_its_parts_can_hold(pattern: str, taken: bool) -> None:
+    """Where one part can take what the next one needs, a long text could be divided in endless ways."""
+    with nullcontext() if taken else pytest.raises(ConfigError):
+        Redactor(patterns=[pattern])
+
+
+def test_letters_stay_letters_where_a_key_hid_behind_an_escape() -> None:
+    """The JSON is written anew then, and reads as before."""
+    hidden = '{"p\\u0061ssword": "tiger-4711-XK", "town": "Köln"}'
+    assert f'{{"password": "{REDACTED}", "town": "Köln"}}' == redact(hidden)
 
 
 def test_each_format_and_each_place_of_a_secret_is_known() -> None:
