@@ -242,7 +242,7 @@ def main() -> int:
     drawn = [
         Line(_label(row), [(size, row.costs[size] * 1e3) for size in SIZES], kinds.get(row.make, ""))  # type: ignore[call-overload]
         for row in rows
-        if not row.reason
+        if row.costs
     ]
     title = "What happens before a model call: CPU time against tokens of history"
     picture = log_log(drawn, title, ("tokens of history", "milliseconds"), (_short, lambda value: f"{value:,g}"))

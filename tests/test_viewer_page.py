@@ -97,6 +97,15 @@ def shown(page: Any, selector: str, text: str | re.Pattern[str] | None = None) -
     return found
 
 
+def readable(page: Any, selector: str) -> bool:
+    """Whether an element stands out enough from its ground, once its colours have settled."""
+    for _ in range(50):
+        if page.locator(selector).first.evaluate(CONTRAST) >= 4.5:
+            return True
+        page.wait_for_timeout(100)
+    return False
+
+
 # -- the screens -------------------------------------------------------------------------------------------------------
 
 
@@ -472,7 +481,7 @@ def test_light_and_dark(visit: Callable[..., Visit], stage: Stage) -> None:
         shown(page, ".message")
         grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         for selector in (".headline h1", ".dim", ".preview", ".cite", ".count"):
-            assert page.locator(selector).first.evaluate(CONTRAST) >= 4.5, (scheme, selector)
+            assert readable(page, selector), (scheme, selector)
         before = page.evaluate("getComputedStyle(document.body).backgroundColor")
         page.keyboard.press("t")
         after = page.evaluate("getComputedStyle(document.body).backgroundColor")
