@@ -25,6 +25,8 @@ _INVISIBLE = {
 _MARKER = re.compile(r"<(?=\s?/?\s?COMPACT-SUMMARY)", re.I)
 _BULLET = re.compile(r"^\s*(?:\d+→|(?:[-*•>#]{1,6}|\d{1,6}[.)]|\[[ xX]\])\s)\s*")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=[\"'`(\[*]{0,3}[^\s.!?])|(?<=[。！？])")
+# Where a sentence may end. Most lines are one, and an expression that begins with a set of letters tells that quickly.
+_END = re.compile(r"[.!?][\"')\]*]{0,3}\s|[。！？]")
 _PIECE = re.compile(rf".{{1,{WIDTH}}}(?:(?<=[\s,;])|$)|.{{1,{WIDTH}}}")
 _WRAPPED = 50
 _PLAIN = re.compile(
@@ -52,7 +54,8 @@ def lines_of(text: str) -> Iterator[str]:
 def sentences_of(text: str) -> Iterator[str]:
     """The sentences of a text. A sentence that was wrapped at the end of a line is one; a list stays a list."""
     for line in _unwrapped(clean(text)):
-        for sentence in _SENTENCE.split(_BULLET.sub("", line, count=1)):
+        text = _BULLET.sub("", line, count=1)
+        for sentence in _SENTENCE.split(text) if _END.search(text) else (text,):
             yield from _parts(sentence)
 
 
