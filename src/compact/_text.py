@@ -54,8 +54,8 @@ def lines_of(text: str) -> Iterator[str]:
 def sentences_of(text: str) -> Iterator[str]:
     """The sentences of a text. A sentence that was wrapped at the end of a line is one; a list stays a list."""
     for line in _unwrapped(clean(text)):
-        text = _BULLET.sub("", line, count=1)
-        for sentence in _SENTENCE.split(text) if _END.search(text) else (text,):
+        bare = _BULLET.sub("", line, count=1)
+        for sentence in _SENTENCE.split(bare) if _END.search(bare) else (bare,):
             yield from _parts(sentence)
 
 
