@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-LIMIT = 15_000
-"""Milliseconds after which a page hangs."""
+LIMIT = 60_000
+"""Milliseconds after which a page hangs; on a machine with much else to do, five million characters take seconds."""
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def cluster_of(number: int, folder: Path) -> Iterator[Cluster]:
 
 
 def until(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90  # where many run at once, a process needs seconds to start
     while not reached():
         assert time.monotonic() < deadline, "it does not come"
         time.sleep(0.02)
@@ -257,12 +257,16 @@ def test_killed_proxies(tmp_path: Path) -> None:
     """Every client finishes with one retry a kill at most, none is mixed with another, and a retry costs one fold."""
     with cluster_of(4, tmp_path) as cluster:
         alive, lock, answered, kills = list(cluster.proxies), threading.Lock(), itertools.count(), 0
-        done = 0
+        done, wanted = 0, PACE
         over = threading.Event()
 
         def balanced(turn: int) -> Proxy:
             with lock:
                 return alive[turn % len(alive)]
+
+        def in_step() -> bool:
+            """Not far ahead of the killer: or all is said before a killed one is back to be killed again."""
+            return done < wanted + PACE
 
         def client(number: int) -> int:
             """One conversation to its end; how often it had to ask again."""
@@ -271,6 +275,7 @@ def test_killed_proxies(tmp_path: Path) -> None:
             with httpx.Client(timeout=30, verify=False) as http:
                 for turn in range(TURNS):
                     messages = conversation(word, 2 + number % SHAPES + turn)
+                    until(in_step)
                     while True:
                         try:
                             answer = say(http, balanced(number + turn + retries), messages)
@@ -284,8 +289,7 @@ def test_killed_proxies(tmp_path: Path) -> None:
             return retries
 
         def killer() -> None:
-            nonlocal kills
-            wanted = PACE
+            nonlocal kills, wanted
             while not over.wait(0.01):
                 if done >= wanted and len(alive) > 2:
                     victim = alive[0]

@@ -97,13 +97,18 @@ def shown(page: Any, selector: str, text: str | re.Pattern[str] | None = None) -
     return found
 
 
-def readable(page: Any, selector: str) -> bool:
-    """Whether an element stands out enough from its ground, once its colours have settled."""
+def settles(page: Any, check: Callable[[], bool]) -> bool:
+    """Whether something becomes true of a page that may still be drawing itself."""
     for _ in range(50):
-        if page.locator(selector).first.evaluate(CONTRAST) >= 4.5:
+        if check():
             return True
         page.wait_for_timeout(100)
     return False
+
+
+def readable(page: Any, selector: str) -> bool:
+    """Whether an element stands out enough from its ground."""
+    return settles(page, lambda: page.locator(selector).first.evaluate(CONTRAST) >= 4.5)
 
 
 # -- the screens -------------------------------------------------------------------------------------------------------
@@ -169,14 +174,17 @@ def test_timeline_zooms_and_the_tree_goes_with_it(visit: Callable[..., Visit], s
 def test_span_tree_has_bars_and_an_inspector(visit: Callable[..., Visit], stage: Stage) -> None:
     """Summarizer calls have bars as long as they took; a fold's span shows summary, policy, counts and payload."""
     page = visit().open("#/s/demo")
-    shown(page, ".span.llm")
-    call = page.locator(".span.llm").first
-    bar, lane = (call.locator(part).bounding_box()["width"] for part in (".span-bar", ".lane"))
+    call = shown(page, ".span.llm")
     rows = {row["span_id"]: row for row in stage.json("/api/spans", session="demo")["spans"]}
-    row = rows[call.get_attribute("data-span")]
     whole = max(one["ended"] for one in rows.values()) - min(one["started"] for one in rows.values())
-    assert "compact.summary_call" == row["name"]
-    assert abs(bar - max(3, lane * (row["ended"] - row["started"]) / whole)) < 2
+
+    def drawn_to_scale() -> bool:
+        name, bar, lane = call.evaluate(BAR)  # in one go: rows are drawn anew when more of them have come
+        row = rows[name]
+        assert "compact.summary_call" == row["name"]
+        return bool(abs(bar - max(3, lane * (row["ended"] - row["started"]) / whole)) < 2)
+
+    assert settles(page, drawn_to_scale)
     page.locator("[role=tree]").focus()
     page.keyboard.press("Home")
     fold = shown(page, ".span.fold", "fold 1")
@@ -196,6 +204,10 @@ def test_span_tree_has_bars_and_an_inspector(visit: Callable[..., Visit], stage:
     page.goto("about:blank")
     page.goto(link)
     shown(page, ".inspected h2", "fold 1")
+
+
+BAR = """row => [row.dataset.span, ...[".span-bar", ".lane"].map(
+  (part) => row.querySelector(part).getBoundingClientRect().width)]"""
 
 
 def test_idle_preflights_are_one_row(visit: Callable[..., Visit], stage: Stage) -> None:
