@@ -570,6 +570,13 @@ def test_the_start_says_what_to_paste(upstream: Any) -> None:
         assert (1, True) == (again.returncode, "a compact proxy runs there already" in again.stderr)
 
 
+@pytest.mark.slow
+def test_the_start_says_that_nothing_folds(upstream: Any) -> None:
+    """COMPACT_DISABLED: whoever wonders why the proxy does not fold reads it where it was started."""
+    with proxy(upstream, COMPACT_DISABLED="1") as (_, _, said):
+        assert "COMPACT_DISABLED is set: every preflight gives its list back untouched.\n" == said[3]
+
+
 # -- the files that it is deployed with --------------------------------------------------------------------------------
 
 DEPLOY = ROOT / "deploy"

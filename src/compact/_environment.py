@@ -35,11 +35,13 @@ __all__ = [
     "FILE_NAMES",
     "SECTIONS",
     "SET_BY",
+    "SWITCHED_OFF",
     "blame_variables",
     "environment_variables",
     "find_file",
     "from_environment",
     "origins",
+    "switched_off",
     "without",
 ]
 
@@ -55,11 +57,19 @@ SECTIONS: Mapping[str, type[Section]] = {
     "proxy": ProxyPolicy,
 }
 
+SWITCHED_OFF = "COMPACT_DISABLED is set: every preflight gives its list back untouched"
+"""What is said wherever somebody may wonder why nothing folds."""
+
 SET_BY = " (set by "
 """How a line about a problem begins to name the variable behind it."""
 
 
 @cache
+def switched_off() -> bool:
+    """Whether the environment takes folding out of the way."""
+    return os.environ.get("COMPACT_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+
+
 def environment_variables() -> Mapping[str, tuple[str, ...]]:
     """Every variable that is read, and the field it sets: `COMPACT_TRIGGER_PCT` → `("policy", "trigger_pct")`."""
     variables: dict[str, tuple[str, ...]] = {

@@ -22,6 +22,7 @@ from ._back_door import BackDoor
 from ._course import Course
 from ._desk import Desk, given
 from ._dialects import DIALECTS
+from ._environment import SWITCHED_OFF, switched_off
 from ._events import Sink
 from ._fidelity import Report
 from ._journal import Journal
@@ -108,9 +109,9 @@ class CompactManager(Keeper, BackDoor):
         self._rooms = Rooms(self._desk.see_off)
         self._parameters = Parameters(config, self._rooms, self._journal)
         self._course = Course(self._desk, self._journal, self._parameters, self._summarizer)
-        self._disabled = os.environ.get("COMPACT_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+        self._disabled = switched_off()
         if self._disabled:
-            self._journal.complain("COMPACT_DISABLED is set: every preflight gives its list back untouched")
+            self._journal.complain(SWITCHED_OFF)
 
     # -- before each model call --------------------------------------------------------------------------------------
 

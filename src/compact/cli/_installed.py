@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from importlib import metadata
 from typing import Literal
 
+from .._environment import SWITCHED_OFF, switched_off
 from ..config import environment_variables
 
 __all__ = ["Finding", "extras", "variables"]
@@ -82,5 +83,5 @@ def variables() -> Iterator[Finding]:
             "environment",
             f"{name} is set, and nobody reads it" + (f"; did you mean {close[0]}?" if close else ""),
         )
-    if os.environ.get("COMPACT_DISABLED", "").strip().lower() in ("1", "true", "yes", "on"):
-        yield Finding("note", "environment", "COMPACT_DISABLED is set: every preflight gives its list back untouched")
+    if switched_off():
+        yield Finding("note", "environment", SWITCHED_OFF)

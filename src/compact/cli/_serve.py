@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 import typer
 
+from .._environment import SWITCHED_OFF, switched_off
 from ..config import CompactConfig
 from ..errors import MissingExtra
 from ..viewer import PORT
@@ -141,6 +142,8 @@ def proxy(
             typer.echo(f"  export OPENAI_BASE_URL={base}/v1")
         if name != "api.openai.com":
             typer.echo(f"  export ANTHROPIC_BASE_URL={base}")
+        if switched_off():
+            typer.echo(f"{SWITCHED_OFF}.")
         typer.echo(f"Summaries: {_summarizer(loaded)}. Archive: {_archive(loaded)}.")
 
     serve(loaded, token=token, log_level=log_level, started=started)
