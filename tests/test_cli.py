@@ -80,6 +80,24 @@ def test_prune_deletes_what_is_old_and_says_so() -> None:
     assert (0, "0 sessions with 0 objects deleted, 1 sessions stay\n") == (again.returncode, again.stdout)
 
 
+def test_forget_deletes_one_session_and_says_so() -> None:
+    """A dry run deletes nothing; then its files are gone, the other session's are not; the second time is refused."""
+    keep("chat", "other")
+    before = {path: path.read_bytes() for path in ARCHIVE.rglob("*") if path.is_file()}
+    names = "events.jsonl, summary-001.json, transcript-pre-compact-001.jsonl"
+    dry = run("forget", "chat", "--dry-run")
+    assert (0, f"session 'chat': 3 objects would be deleted: {names}\n") == (dry.returncode, dry.stdout)
+    told = json.loads(run("forget", "chat", "--dry-run", "--json").stdout)
+    assert ("chat", 3, False) == (told["session_id"], len(told["keys"]), told["deleted"])
+    assert before == {path: path.read_bytes() for path in ARCHIVE.rglob("*") if path.is_file()}
+    done = run("forget", "chat")
+    assert (0, f"session 'chat': 3 objects deleted: {names}\n") == (done.returncode, done.stdout)
+    assert ["other"] == folders()
+    again = run("forget", "chat")
+    assert (1, "") == (again.returncode, again.stdout)
+    assert "nothing is archived for session 'chat'" in again.stderr
+
+
 def test_prune_of_another_archive(tmp_path: Path) -> None:
     """`--path` names a folder, `--config` a file; a session that tells no name is counted and deleted as well."""
     keep("here", days=9)

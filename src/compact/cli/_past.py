@@ -1,7 +1,7 @@
 """Looking back: what the archive holds, what folds did, and whether all of it is as it was written.
 
-Owns: `sessions`, `restore`, `diff`, `recall`, `verify` and `prune`. Must never: fold, or delete anything but with
-`prune`.
+Owns: `sessions`, `restore`, `diff`, `recall`, `verify`, `forget` and `prune`. Must never: fold, or delete anything but
+with the last two.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from ._screen import counted, one_line, printable, say, show, show_json, table, 
 if TYPE_CHECKING:
     from .._archive import Archive
     from .._manager import CompactManager
+    from .._past import Forgotten
 
 __all__: list[str] = []
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")]
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -197,11 +199,34 @@ def _show_audits(found: list[dict[str, Any]], unnamed: int) -> None:
 
 
 @app.command()
+def forget(
+    session: SessionId,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    path: ArchivePath = None,
+) -> None:
+    """Delete, for good, all that is kept of one session: every transcript, summary and event. Says what it deleted.
+
+    Example:  compact forget chat --dry-run
+    """
+    from .._past import Forgotten
+
+    with _archive(config, path, session) as (manager, archive):
+        there = Forgotten(session, tuple(archive.contents(archive.place(session)).keys))
+        gone = there if dry_run else manager.forget(session)
+    if as_json:
+        show_json({**asdict(gone), "deleted": not dry_run})
+    else:
+        typer.echo(_deleted(gone, dry_run=dry_run))
+
+
+@app.command()
 def prune(
     older_than: Annotated[
         str, typer.Option("--older-than", help="Age in minutes, hours, days or weeks: 90m, 12h, 30d, 8w.")
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     path: ArchivePath = None,
@@ -217,11 +242,15 @@ def prune(
         show_json([{**asdict(one), "deleted": not dry_run} for one in pruned])
         return
     for forgotten in pruned:
-        text = printable(str(forgotten))
-        typer.echo(text.replace(" deleted:", " would be deleted:") if dry_run else text)
+        typer.echo(_deleted(forgotten, dry_run=dry_run))
     verb = "would be deleted" if dry_run else "deleted"
     objects = sum(len(forgotten.keys) for forgotten in pruned)
     typer.echo(f"{len(pruned):,} sessions with {objects:,} objects {verb}, {kept:,} sessions stay")
+
+
+def _deleted(forgotten: Forgotten, *, dry_run: bool) -> str:
+    text = printable(str(forgotten))
+    return text.replace(" deleted:", " would be deleted:") if dry_run else text
 
 
 def _age(text: str) -> timedelta:
