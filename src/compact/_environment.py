@@ -64,12 +64,12 @@ SET_BY = " (set by "
 """How a line about a problem begins to name the variable behind it."""
 
 
-@cache
 def switched_off() -> bool:
     """Whether the environment takes folding out of the way."""
     return os.environ.get("COMPACT_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
 
 
+@cache
 def environment_variables() -> Mapping[str, tuple[str, ...]]:
     """Every variable that is read, and the field it sets: `COMPACT_TRIGGER_PCT` → `("policy", "trigger_pct")`."""
     variables: dict[str, tuple[str, ...]] = {
