@@ -38,6 +38,8 @@ SLOW = 3.0
 """Seconds of work, not by the clock: others use the machine too. A longer test is not asked: quick ones should do."""
 PATIENCE = 6.0
 """Seconds of tests that one mutant meets, by what they took when recorded; of those that do not speak of it, half."""
+THOROUGH = 40.0
+"""Seconds of tests that it meets when it has survived these: half of them import its module, half run most of it."""
 TESTS = """archive asks calls chain config core demo_transcript dialects dialects_hostile dialects_repair docs engine
     extract facts fidelity hosts injection laws meter models prepare recall redact replay review rubbish sharing sinks
     stateful stores summaries summaries_hostile torture viewer"""
@@ -130,6 +132,7 @@ class Bench:
         tests = [ROOT / "tests" / f"test_{name}.py" for name in TESTS.split()]
         self.digests = {f"tests/{path.name}": digest(path.read_text()) for path in tests if path.exists()}
         self.texts = {test: text for path in tests if path.exists() for test, text in _tests_in(path)}
+        self.imports = {f"tests/{path.name}": _modules_in(path.read_text()) for path in tests if path.exists()}
         self.seconds: dict[str, float] = {}
         self.runs: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
 
@@ -219,8 +222,7 @@ class Bench:
             near = {(f, n) for f, s in self.sources.items() for n, x in enumerate(s.split("\n"), 1) if uses.search(x)}
         first = set().union(*(self.runs.get(place, ()) for place in near))
         # What is worked out once and kept shows as run by one test only, so its whole module counts.
-        module = (tests for (file, _), tests in self.runs.items() if file.split("/")[0] == mutant.file.split("/")[0])
-        breadth = Counter(test for tests in module for test in tests)
+        breadth = self._breadth(mutant)
         order = sorted(self.seconds, key=lambda test: (test not in first, test not in breadth, self.seconds[test]))
         # Those whose names speak of what changed or where, the quickest, and the few that run the most of the module.
         changed = _words(f"{mutant.module} {mutant.was} {mutant.now}")
@@ -229,12 +231,28 @@ class Bench:
         rarest = {test: min(often[word] for word in words) for test, words in shared.items() if words}
         named = sorted(rarest, key=lambda test: (rarest[test], test not in first, self.seconds[test]))
         chosen = {test for test, _ in breadth.most_common(5)}
-        for tests, left in ((named, PATIENCE), (order, PATIENCE / 2)):
-            for test in tests:
-                if (left := left - self.seconds[test]) < 0:
-                    break
-                chosen.add(test)
+        chosen |= {*self._within(PATIENCE, named), *self._within(PATIENCE / 2, order)}
         return sorted(chosen, key=lambda test: (test not in first, test not in rarest, self.seconds[test]))
+
+    def more_tests_of(self, mutant: Mutant) -> list[str]:
+        """The quickest tests of the files that import a mutant's module by name, and those that run the most of it."""
+        breadth = self._breadth(mutant)
+        own = [test for test in self.seconds if mutant.module in self.imports[test.split("::")[0]]]
+        most = sorted(breadth, key=lambda test: (-breadth[test], self.seconds[test]))
+        own = sorted(own, key=self.seconds.__getitem__)
+        return list(dict.fromkeys([*self._within(THOROUGH / 2, own), *self._within(THOROUGH / 2, most)]))
+
+    def _breadth(self, mutant: Mutant) -> Counter[str]:
+        """How many lines of a mutant's module each test runs."""
+        module = (tests for (file, _), tests in self.runs.items() if file.split("/")[0] == mutant.file.split("/")[0])
+        return Counter(test for tests in module for test in tests)
+
+    def _within(self, seconds: float, tests: list[str]) -> Generator[str]:
+        """The first of some tests, until they take so long."""
+        for test in tests:
+            if (seconds := seconds - self.seconds[test]) < 0:
+                return
+            yield test
 
     def judge(self, mutant: Mutant, likely: str = "") -> tuple[str, str]:
         """What became of a mutant, and by which test. The likely one, where there is one, is asked first."""
@@ -243,7 +261,8 @@ class Bench:
         best = [file for file, _ in Counter(test.split("::")[0] for test in tests[:100]).most_common(3)]
         first = [test for test in tests if test.split("::")[0] in best][:60]
         alone = [likely] if likely in self.seconds else []
-        for part in (alone, first, [test for test in tests if test not in first]):
+        others = [test for test in tests if test not in first]
+        for part in (alone, first, others, [test for test in self.more_tests_of(mutant) if test not in tests]):
             enough = int(10 + 3 * sum(self.seconds[test] for test in part))
             match self._run(part, enough, (mutant.file, mutant.code)) if part else (0, ""):
                 case None:
@@ -265,6 +284,11 @@ def _tests_in(path: Path) -> Generator[tuple[str, str]]:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             begin = min([one.lineno, *(mark.lineno for mark in one.decorator_list)])
             yield f"tests/{path.name}::{one.name}", "\n".join(lines[begin - 1 : one.end_lineno])
+
+
+def _modules_in(source: str) -> set[str]:
+    """The modules of the core that a file of tests imports by name."""
+    return set(re.findall(r"\bcompact(?:\.| import )(_\w+)", source))
 
 
 @cache

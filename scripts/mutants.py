@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
-from mutant_bench import PATIENCE, ROOT, SLOW, Bench, digest
+from mutant_bench import PATIENCE, ROOT, SLOW, THOROUGH, Bench, digest
 from mutations import Mutant, core, sample
 
 BAR = 85
@@ -39,7 +39,8 @@ def verdicts(bench: Bench, mutants: list[Mutant], pool: ThreadPoolExecutor, kept
         """What a verdict rests on: the module, and its test; the files of all that were asked when none failed."""
         if status != "survived":
             return digest(mutant.code, bench.texts.get("::".join(test.split("[")[0].split("::")[:2]), ""))
-        return digest(mutant.code, *sorted({bench.digests[one.split("::")[0]] for one in bench.tests_of(mutant)}))
+        asked = {*bench.tests_of(mutant), *bench.more_tests_of(mutant)}
+        return digest(mutant.code, *sorted({bench.digests[one.split("::")[0]] for one in asked}))
 
     begun, done, tally = time.monotonic(), 0, Counter[str]()
 
@@ -95,7 +96,8 @@ def report(
         "survives. Faults are those of [mutmut](https://github.com/boxed/mutmut), over every module that the import",
         "contract calls the core, sampled evenly from all of them by a seed. Left out is what no test could tell:",
         "docstrings, annotations, `__all__`, `if TYPE_CHECKING`, imports, type aliases. A fault meets only quick",
-        f"tests: under {SLOW:.0f} s each, {PATIENCE:.0f} s in all. Survivors that change nothing count as well.",
+        f"tests: under {SLOW:.0f} s each, {PATIENCE:.0f} s in all, then {THOROUGH:.0f} s more of those that",
+        "know its module. Survivors that change nothing count as well.",
         "",
         f"**Score: {score:.1f} %** — {len(mutants) - total['survived']} of {len(mutants)} killed, seed {seed}, "
         f"out of {population:,} mutants in all.",

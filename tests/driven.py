@@ -301,13 +301,10 @@ class Walk:
 
 
 def _body(ask: Ask) -> str:
-    """A summary that says what it covers, and fills its limit."""
+    """A summary that says what it covers, and fills its limit without being cut off there."""
     cited = "".join(f"[#{at - 1}]" for at in sorted(_covered(ask)))
-    return (
-        f"The work of {cited} went on as planned and nothing else came of it, so it goes on from there now, as said."[
-            : 4 * BODY_TOKENS
-        ]
-    )
+    text = f"The work of {cited} went on as planned and nothing else came of it, so it goes on from there now, as said"
+    return f"{text[: 4 * BODY_TOKENS - 1]}."
 
 
 def _covered(ask: Ask) -> frozenset[int]:

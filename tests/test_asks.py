@@ -406,6 +406,13 @@ def test_notes_too_long_to_be_carried_are_shrunk_first() -> None:
     assert ["shrink", "merge"] == [part.kind for part in found[:2]]
     assert ask.previous == found[0].previous
     assert ask.source == tuple(message for part in found for message in part.source)
+    assert ask.positions == tuple(position for part in found for position in part.positions)
+
+
+@pytest.mark.parametrize(("before", "after"), [(400, 200), (7, 3), (3, 1), (1, 1)])
+def test_half_the_size_is_half(before: int, after: int) -> None:
+    """Rounded down, and never nothing."""
+    assert after == asked(max_tokens=before).halved().max_tokens
 
 
 @pytest.mark.spec("T20")

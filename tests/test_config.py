@@ -278,6 +278,13 @@ def test_an_upstream_is_kept_without_what_requests_bring(given: str, kept: str) 
     assert kept == CompactConfig(proxy={"upstream": given}).proxy.upstream
 
 
+@pytest.mark.parametrize(("length", "shown"), [(40, "x" * 40), (41, "x" * 37 + "...")])
+def test_a_long_value_is_shown_shortened(length: int, shown: str) -> None:
+    """Up to forty characters as it was written."""
+    with pytest.raises(ConfigError, match=re.escape(f'policy.layout: "{shown}" given')):
+        CompactConfig(policy={"layout": "x" * length})
+
+
 def test_the_state_of_a_proxy_is_not_shown() -> None:
     """Its address may hold a password, and configurations are printed."""
     config = CompactConfig(proxy={"state": "redis://:sk-secret@redis.example:6379/0"})

@@ -25,7 +25,7 @@ import compact
 from compact import CompactConfig, CompactManager, Event, Fold, History, Plan, Policy, compact_messages
 from compact._calls import Calls, event_of, spans_of, trace_of
 from compact._dialects import DIALECTS
-from compact._entries import Reader
+from compact._entries import Reader, as_seen
 from compact._environment import SECTIONS
 from compact._fit import _pressures
 from compact._messages import Answer, Call, Message, as_mapping, readable
@@ -107,6 +107,20 @@ def test_who_says_a_summary(dialect: str, first: bool, model: str, role: str) ->
     """The assistant, or the user where a list for Anthropic's models begins with it."""
     reader = Reader(dialect, counter_for("chars", model), None)
     assert role == reader.summary("so far", first=first, model=model)["role"]
+
+
+def test_what_was_seen_of_a_message_is_nobody_elses() -> None:
+    """Whatever a host writes into a plain message later, at any depth, what was read of it stays as it was."""
+    for content in ("hi", [{"type": "text", "text": "hi"}]):
+        raw: dict[str, Any] = {"role": "user", "content": content}
+        before = json.loads(json.dumps(raw))
+        seen = as_seen(raw, "hi")
+        raw["content"] = "other" if isinstance(content, str) else [content[0].update(text="other"), *content]
+        assert before == seen
+    raw = {"role": "user", "content": "hi", "tags": ["one"]}
+    seen = as_seen(raw, "hi")
+    raw["tags"].append("two")
+    assert ["one"] == seen["tags"]
 
 
 @pytest.mark.parametrize("tokens", range(1, 9))

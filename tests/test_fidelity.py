@@ -18,7 +18,7 @@ from compact._facts import Facts, facts_of
 from compact._fidelity import CRITICAL, Kept, Report, measure, stands_in, together
 from compact._messages import Message
 from compact._repair import HEADING, faithful, repair
-from compact._worth import SENTENCES
+from compact._worth import SENTENCES, Fact, Line
 from compact.testing import Recorder, transcripts
 
 TALK = (
@@ -296,6 +296,33 @@ def test_nobody_is_told_the_same_twice() -> None:
     request = ask(*messages)
     body = repair(facts_of(request), "lanterns", request, 2000)
     assert 1 == body.count("billing server")
+
+
+def test_a_line_that_gives_two_facts_back_is_told_once() -> None:
+    """Also when one of them is only wanted where there is room left, and the line has few words."""
+    line = Line("LP-0041 LP-0042", "user", 10, 10, 1)
+    best, more = ((Fact("id", text, "user", (10,), 1.0, (line,)),) for text in line.text.split())
+    body = repair(Facts(best, (line.text,), frozenset({10}), more=more), "lanterns", ASK, 1000)
+    assert 1 == body.count("LP-0041")
+
+
+@pytest.mark.parametrize(("words", "lines"), [("oil is wick-07", 2), ("oil wick-07 lamp-04 burns", 1)])
+def test_few_words_are_never_the_same_thing_again(words: str, lines: int) -> None:
+    """Three words in another order may mean something else; four and more are told once."""
+    told = [
+        Line(" ".join(some), "user", 10 + n, 10 + n, n) for n, some in enumerate((words.split(), words.split()[::-1]))
+    ]
+    facts = tuple(Fact("note", line.text, "user", (line.first,), 1.0, (line,)) for line in told)
+    body = repair(Facts(facts, (), frozenset({10, 11})), "lanterns", ASK, 1000)
+    assert lines == body.count("wick-07")
+
+
+def test_what_nobody_can_place_stands_alone() -> None:
+    """Lines of one message are one line; lines of earlier notes that cite nothing are one each."""
+    told = [Line(text, "notes", -1, -1, n) for n, text in enumerate(("oil of lamp LP-0041", "wick of lamp LP-0042"), 1)]
+    facts = tuple(Fact("note", line.text, "notes", (), 1.0, (line,)) for line in told)
+    body = repair(Facts(facts, (), frozenset()), "lanterns", ASK, 1000)
+    assert 2 == len([line for line in body.splitlines() if "LP-" in line])
 
 
 @pytest.mark.spec("S16", "E3")

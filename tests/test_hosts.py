@@ -595,6 +595,17 @@ def test_what_a_host_writes_on_its_own_messages_is_seen_in_its_copies(form: str,
     assert any("a word more" in text for text in texts(out))
 
 
+def test_a_prompt_with_a_clock_hides_no_edit() -> None:
+    """A host's own objects may be written on at any time, also behind instructions that change."""
+    bench = Bench(max_context_tokens=100_000)
+    notes = [Note(**message) for message in chat("utra" * 20)]
+    for hour in range(3):
+        bench.send([{"role": "system", "content": f"It is {hour} o'clock."}, *notes])
+    notes[0].content = "The lamp of the old lighthouse is out."
+    bench.manager.manual_compact("s", [{"role": "system", "content": "It is 3 o'clock."}, *notes])
+    assert "old lighthouse" in bench.model.asks[0].source[0].text
+
+
 def test_instructions_that_were_folded_are_not_hidden_by_their_fold() -> None:
     """Where instructions may fold, one that says something else is not what was folded."""
     bench = Bench(max_context_tokens=100_000, policy={"roles_never_prune": []})

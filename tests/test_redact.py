@@ -28,6 +28,7 @@ from compact._redact import REDACTED, Redactor, held_secrets, redact
 from compact._redact._formats import PLAIN, SHAPED, SPOTTED
 from compact._redact._frames import FRAMES
 from compact._redact._names import LITERALS
+from compact._redact._remembered import Remembered
 from compact._redact._slices import LARGEST, in_slices
 from compact.errors import ConfigError
 
@@ -113,6 +114,71 @@ def test_each_format_and_each_place_of_a_secret_is_known() -> None:
         text, secrets = fill(template, random.Random(template), {})
         kept += [template for secret in secrets if secret in redact(text)]
     assert [] == kept
+
+
+KEY_LINES = "MIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf\nabcdefghABCDEFGH1234567812345678\n"
+ARMOUR = f"-----BEGIN RSA PRIVATE KEY-----\n{KEY_LINES}-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.spec("S34")
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ('(connect :secret "swordfish")', "swordfish"),
+        ("env passwd=[tiger4711]", "tiger4711"),
+        ("fastcgi_param session_token s3cr3t!", "s3cr3t!"),
+        ("DB_PASSWORD=tiger,4711-X", "tiger,4711-X"),
+        ('secret_string: "foo(bar)"', "foo(bar)"),
+        ("auth=Ym9iOnRpZ2Vy", "Ym9iOnRpZ2Vy"),
+        ("the PASSWORD 'tiger' VALID", "tiger"),
+        ("7zz a -ptiger4711x f.7z", "tiger4711x"),
+        ("useradd -m -p tiger4711x bob", "tiger4711x"),
+        ("Insert Into users (name,password) Values ('bob','hunter2')", "hunter2"),
+        (
+            "sk.eyJ1IjoiYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY3ODkwIn0.abcDEF123456",
+            "sk.eyJ1IjoiYWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY3ODkwIn0.abcDEF123456",
+        ),
+        (f"its end\n{KEY_LINES}-----END RSA PRIVATE KEY-----\n", f"{KEY_LINES}-----END RSA PRIVATE KEY-----"),
+        (f"{ARMOUR}, and {ARMOUR}, and {ARMOUR}.", ARMOUR),
+    ],
+)
+def test_just_the_secret_goes(text: str, secret: str) -> None:
+    """Each where one rule among many decides."""
+    assert text.replace(secret, REDACTED) == redact(text)
+
+
+@pytest.mark.spec("S34")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"Hello password="swordfish"]',
+        'x{"--token: "foo[0]',
+        "- a.secret u:p4ss",
+        "<passwd: a.b.c1\n",
+        "api_key = k7.value.more\n",
+        "pwd =Qx7",
+        "pwd=abc.qWxZkVbNmPlKj",
+        "pwd=CLIENTSECRET",
+        "pwd=/aB3/cD4/eF5/gH6xy",
+        "secret || 'your secret number 2'",
+        "sk-EXAMPLEq8Zr2Lm5Xv9Tb4Nc7Kd1Wf",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    """A quote that ends a text, code, names, paths, words for people, what stands in for a token."""
+    assert text == redact(text)
+
+
+def test_texts_without_a_secret_are_remembered_within_limits() -> None:
+    """The newest, a million characters of them at most; short ones have less room."""
+    known = Remembered()
+    for width, most in ((200, 50_000), (1_000, 1_000_000)):
+        texts = [f"{n:0{width}}" for n in range(2_000)]
+        for text in texts:
+            known.add(text)
+        kept = [text for text in texts if text in known]
+        assert texts[-len(kept) :] == kept
+        assert most / 2 < len(kept) * width <= most
 
 
 @pytest.mark.spec("S34")

@@ -56,6 +56,17 @@ def test_an_edited_kept_message_does_not_cost_the_summary() -> None:
     assert [None, "notes one"] == [ask.previous for ask in model.asks]
 
 
+def test_a_list_that_stays_above_its_trigger_is_not_folded_at_every_call() -> None:
+    """Pins and the newest words leave too little room: one summary, and the next when enough has come to be folded."""
+    model = ScriptedModel("notes")
+    manager = manager_for(model, policy={"keep_recent_turns": 1})
+    system, newest = ({"role": role, "content": "word " * n} for role, n in (("system", 1050), ("user", 250)))
+    out = manager.preflight("s", [system, *chat("ua" * 4), newest])
+    for _ in range(5):
+        out = manager.preflight("s", [*out, {"role": "assistant", "content": "yes, it is done."}])
+    assert (1, 8, "needed") == (len(model.asks), len(out), manager.session("s").state)
+
+
 class Down:
     """A store that is not there."""
 
