@@ -25,7 +25,7 @@ import compact
 from compact import CompactConfig, CompactManager, Event, Fold, History, Plan, Policy, compact_messages
 from compact._calls import Calls, event_of, spans_of, trace_of
 from compact._dialects import DIALECTS
-from compact._entries import Reader, as_seen
+from compact._entries import Entry, Memory, Reader, Record, as_seen
 from compact._environment import SECTIONS
 from compact._fit import _pressures
 from compact._messages import Answer, Call, Message, as_mapping, readable
@@ -35,6 +35,7 @@ from compact._redact import Redactor
 from compact._rubbish import KINDS
 from compact._sheet import line_at
 from compact._splice import shorten
+from compact._track import Track
 from compact.errors import ArchiveError, CompactError, ContentFilter, ModelUnavailable, TokenLimitExceeded
 from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat
@@ -109,6 +110,16 @@ def test_who_says_a_summary(dialect: str, first: bool, model: str, role: str) ->
     assert role == reader.summary("so far", first=first, model=model)["role"]
 
 
+def test_a_fold_replayed_in_part_brings_nothing_of_the_rest() -> None:
+    """Of a list that was cut back, what was made for messages that are no longer there stays away; summaries come."""
+    plain = [Entry(Message("user", str(n), None), 5, n) for n in range(6)]
+    summary, clipped = Entry(plain[1].message, 5, 1, summary=True), Entry(plain[3].message, 5, 3)
+    record = Record(1, 1, 6, b"", 6, b"", (0, summary, 2, clipped, 4, 5))
+    track = Track.given([entry.message.raw for entry in plain], plain, 6, Memory())
+    track.attach(record, 3)
+    assert [0, summary, 2] == track.slots
+
+
 def test_what_was_seen_of_a_message_is_nobody_elses() -> None:
     """Whatever a host writes into a plain message later, at any depth, what was read of it stays as it was."""
     for content in ("hi", [{"type": "text", "text": "hi"}]):
@@ -130,6 +141,11 @@ def test_a_shortened_output_has_no_more_of_the_text_than_asked_for(tokens: int) 
     half = tokens // 2 if tokens > 1 else 0
     head, tail = "0123456789"[:half], "0123456789"[10 - half :]
     assert f"{head}\n[… {10 - 2 * half} of 10 tokens cut here; there …]\n{tail}" == shown
+
+
+def test_an_output_of_which_nothing_fits_is_its_pointer() -> None:
+    """A letter at each end would be a token too many."""
+    assert "\n[… 10 of 10 tokens cut here; there …]\n" == shorten("x" * 40, 1, "there", lambda text: -(-len(text) // 4))
 
 
 @pytest.mark.parametrize(
