@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager, _tables
 from compact._messages import Answer, Call, Message
-from compact._meter import Tally, Usage, counter_for, message_tokens, reported_input
+from compact._meter import Tally, Usage, _in_slices, counter_for, message_tokens, reported_input
 from compact._tools_cost import tools_tokens
 from compact.errors import ConfigError, InvalidMessage
 
@@ -324,6 +324,15 @@ def test_a_line_of_megabytes(character: str) -> None:
         tally = counter_for("tiktoken", model)
         part = tally.count(character * 100_000)
         assert 20 * part == pytest.approx(tally.count(character * 2_000_000 + "x"), abs=20)
+
+
+def test_no_part_of_a_long_text_is_longer_than_the_encoder_bears() -> None:
+    """However far the next place is where it could be cut."""
+    parts: list[str] = []
+    text = "word " * 30_000 + " " * 500_000 + "and so on"
+    _in_slices(lambda part: parts.append(part) or 0)(text)
+    assert text == "".join(parts)
+    assert max(map(len, parts)) <= 100_000
 
 
 def test_long_text_is_counted_exactly() -> None:

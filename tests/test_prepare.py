@@ -542,9 +542,12 @@ def test_a_fold_is_known_elsewhere() -> None:
     assert [1, 2] == [fold.step for fold in other.session("s").folds]
 
 
-@pytest.mark.parametrize("dialect", ["anthropic", "openai-responses"])
-def test_a_fold_travels_in_any_dialect(dialect: str) -> None:
-    messages = chat("u" + "atrau" * 14, words=40, dialect=dialect)
+@pytest.mark.parametrize(
+    ("dialect", "round_"), [("anthropic", "atrau"), ("openai-responses", "atrau"), ("openai-chat", "aauau")]
+)
+def test_a_fold_travels_in_any_dialect(dialect: str, round_: str) -> None:
+    """Also where nothing tells yet which it is."""
+    messages = chat("u" + round_ * 14, words=40, dialect=dialect)
     one, other = (manager_for(policy={"prepare_pct": None}) for _ in range(2))
     sent = one.preflight("s", messages)
     other._adopt_fold("s", one._fold_known("s") or {})
