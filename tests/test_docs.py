@@ -276,6 +276,25 @@ def test_every_test_that_is_named_exists() -> None:
     assert [] == sorted(name for name in named if f"def {name}(" not in source)
 
 
+def test_the_mutation_score_is_the_measured_one() -> None:
+    """README, head and table of spec/MUTANTS.md say the same; the bar is reached; every survivor is explained."""
+    page = (ROOT / "spec" / "MUTANTS.md").read_text("utf-8")
+    [(score, killed, mutants)] = re.findall(r"^\*\*Score: ([\d.]+) %\*\* — (\d+) of (\d+) killed", page, re.MULTILINE)
+    assert [(score, mutants)] == re.findall(
+        r"^Mutation score of the pure core: ([\d.]+) % of (\d+) mutants", README, re.M
+    )
+    assert int(mutants) >= 600
+    assert int(killed) >= 0.85 * int(mutants)
+    assert score == f"{100 * int(killed) / int(mutants):.1f}"
+    rows = re.findall(r"^\| (?!\*\*)\w+ \| (\d+) \|.* (\d+) \| \d+ % \|$", page, re.MULTILINE)
+    assert (int(mutants), int(mutants) - int(killed)) == tuple(
+        sum(map(int, column)) for column in zip(*rows, strict=True)
+    )
+    survivors = re.findall(r"^- `[\w/.]+:\d+` .*\n  (\S.*)$", page, re.MULTILINE)
+    assert int(mutants) - int(killed) == len(survivors)
+    assert [] == [why for why in survivors if "not explained" in why]
+
+
 def test_public_names_are_documented() -> None:
     """Everything in `__all__` exists and has a docstring or a comment of its own."""
     for name in compact.__all__:
