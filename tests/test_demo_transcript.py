@@ -17,6 +17,7 @@ from compact._dialects import detect
 from compact._messages import History
 from compact._tables import encoding
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[1] / "examples" / "demo_transcript.py"
 
 

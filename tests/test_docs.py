@@ -211,6 +211,7 @@ def test_every_long_module_says_why() -> None:
     assert [] == [str(path.relative_to(ROOT)) for path, said in long if "One idea, so one file: " not in said]
 
 
+@pytest.mark.slow
 def test_no_two_modules_need_each_other() -> None:
     """There is no circle of imports, not even of those inside functions; what only types need does not count."""
     home = ROOT / "src"
@@ -239,6 +240,7 @@ def test_every_module_is_on_the_map() -> None:
     assert [] == sorted(name for name in names if f"`{name}`" not in text)
 
 
+@pytest.mark.slow
 def test_the_page_of_the_laws_is_up_to_date() -> None:
     """LAWS.md is what the predicates, the model, the planted faults and the tests make it, and leaves out no law."""
     done = subprocess.run(

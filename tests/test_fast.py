@@ -29,6 +29,7 @@ from compact._meter import counter_for
 from compact._tables._encoders import _HARMLESS, _UNSETTLED, PROBE, _plain
 from compact.testing import chat
 
+pytestmark = pytest.mark.slow
 MODELS = {"o200k_base": "gpt-4o", "cl100k_base": "gpt-4"}
 HOSTILE = 4_000
 

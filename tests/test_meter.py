@@ -193,6 +193,7 @@ print("equal")
     assert ("equal\n", "") == (run.stdout, run.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", ["", "toktok"])
 def test_loading_touches_nothing(hidden: str) -> None:
     """Importing loads no table; loading one, with the extra or without, opens no socket and writes nothing."""

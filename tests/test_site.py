@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from browser import Visit, chromium
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[1]
 LOADED = {"img": "src", "script": "src", "iframe": "src", "source": "src", "link": "href"}
 """What a browser fetches by itself."""
