@@ -213,8 +213,8 @@ def forget(
     from .._past import Forgotten
 
     with _archive(config, path, session) as (manager, archive):
-        there = Forgotten(session, tuple(archive.contents(archive.place(session)).keys))
-        gone = there if dry_run else manager.forget(session)
+        keys = archive.contents(archive.place(session)).keys
+        gone = Forgotten(session, tuple(keys)) if dry_run else manager.forget(session)
     if as_json:
         show_json({**asdict(gone), "deleted": not dry_run})
     else:
