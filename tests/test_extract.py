@@ -7,12 +7,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile import no_hang
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -457,16 +457,10 @@ def test_the_same_input_gives_the_same_summary_in_every_process() -> None:
 )
 def test_time_grows_with_length_only(unit: str) -> None:
     """Text made to trap an expression costs what its length costs, not the square of it."""
-
-    def seconds(size: int) -> float:
-        text = unit * (size // len(unit)) + " end"
-        source = (user(text), calls("c", "bash", command=text, new_string=text), answers("c", text))
-        start = time.perf_counter()
+    text = unit * (300_000 // len(unit)) + " end"
+    source = (user(text), calls("c", "bash", command=text, new_string=text), answers("c", text))
+    with no_hang():
         extract(ask(*source, max_tokens=2048))
-        return time.perf_counter() - start
-
-    small = min(seconds(20_000) for _ in range(2))
-    assert seconds(80_000) < 10 * small + 0.05
 
 
 def test_the_provider_extract_is_this_one() -> None:

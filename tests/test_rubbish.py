@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
+from hostile import no_hang
 
 from compact import CompactConfig, CompactManager
 from compact._asks import Ask, judge
@@ -359,7 +359,6 @@ def test_history_is_never_replaced_by_rubbish(kind: str) -> None:
 def test_time_grows_with_length_only(unit: str) -> None:
     """An answer made to trap an expression costs what its length costs; the guard is generous."""
     ask = Ask((Message("user", unit * 50_000, None),), (1,), None, "task_state", 1 << 30)
-    start = time.perf_counter()
-    for body in (unit * 50_000, "word " + unit * 50_000 + " end"):
-        verdict(body, ask)
-    assert time.perf_counter() - start < 20
+    with no_hang():
+        for body in (unit * 50_000, "word " + unit * 50_000 + " end"):
+            verdict(body, ask)

@@ -941,7 +941,7 @@ def test_an_archive_that_never_answers_stops_nothing_else(monkeypatch: pytest.Mo
             assert [] == asked.get("/api/timeline", session="t")["folds"]
             assert 200 == asked.request("GET", "/")[0]
             ended = time.monotonic()
-        assert time.monotonic() - ended < 9, "it waited for the archive"
+        assert time.monotonic() - ended < 45, "it waited for the archive"  # that takes over a minute
         for one in waiting:
             assert b"did not answer" in one.recv(4_096) + one.recv(4_096)
             one.close()
