@@ -53,7 +53,7 @@ spec: $(READY) parts
 
 # All of them, also when one has missed a bar; the first three write docs/benchmarks.md.
 bench: $(READY) $(PEERS)
-	@missed=0; for part in peers preflight folding archive emit viewer page; do \
+	@missed=0; for part in peers preflight folding archive emit viewer page traps; do \
 		$(BIN)/python benchmarks/$$part.py || missed=1; done; exit $$missed
 
 soak: $(READY)

@@ -1,15 +1,20 @@
 """What is made to hurt, and the guard that says when it did.
 
-Owns: hostile configuration files, and `no_hang`.
+Owns: hostile configuration files, texts made of what redaction looks for, and `no_hang`.
 Must never: judge speed. A guard is a hundred times what the work takes, so that no busy machine trips it; what the work
-takes is said by `benchmarks/hostile.py`.
+takes is said by `benchmarks/traps.py`.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from compact._redact._formats import PLAIN, SHAPED, SPOTTED
+from compact._redact._frames import FRAMES
+from compact._redact._names import LITERALS
 
 YAML: dict[str, tuple[str | bytes, str]] = {
     "object tag": ("a: !!python/object/apply:os.system [echo]", "line 1: the tag"),
@@ -45,6 +50,22 @@ YAML: dict[str, tuple[str | bytes, str]] = {
     "no": ("policy: {trigger_pct: no}", "policy.trigger_pct: false given; must be greater than 0"),
 }
 """Files that must be refused, and what the refusal says."""
+
+SEPARATORS = ("", ":", "=", " ", "\t", "\n", '"', "'", "`", ': "', '=\\"', ", ", "(", "/", "-", "://", "\x1b[1m")
+
+
+def literal_units(count: int) -> Iterator[str]:
+    """Literals of all tables, alone and in pairs, with what may stand between them: always the same ones."""
+    frames = [literal for frame in FRAMES for literal in frame.literals]
+    vendors = [start for _, _, starts in PLAIN for start in starts.split()]
+    tables = (LITERALS, LITERALS, frames, [*vendors, *SHAPED, *SPOTTED])
+    draw = random.Random(4)
+    # These took seconds once: names in one run, an armour that never opens, capitals that end no type.
+    yield from (":token", ":xapi_key", "PRIVATE KEY", "PRIVATE KEY\n", "AAAAIDENTIFIED BY ", "curl -u ", "'secret\t")
+    for _ in range(count):
+        words = [draw.choice(draw.choice(tables)) for _ in range(draw.choice((1, 2)))]
+        yield draw.choice(SEPARATORS) + "".join(word + draw.choice(SEPARATORS) for word in words)
+
 
 LIMIT = 30.0
 

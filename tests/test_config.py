@@ -687,7 +687,7 @@ def test_a_compact_block_beats_an_old_entry() -> None:
 @pytest.mark.spec("T31")
 @pytest.mark.parametrize(("text", "said"), hostile.YAML.values(), ids=hostile.YAML)
 def test_a_hostile_yaml_file_is_refused(tmp_path: Path, text: str | bytes, said: str) -> None:
-    """Whatever the file holds, the answer is a ConfigError that says where; `benchmarks/hostile.py` says how fast."""
+    """Whatever the file holds, the answer is a ConfigError that says where; `benchmarks/traps.py` says how fast."""
     file = written(tmp_path, text)
     with no_hang(2), pytest.raises(ConfigError) as caught:
         CompactConfig.load(file)

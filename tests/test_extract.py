@@ -451,16 +451,22 @@ def test_the_same_input_gives_the_same_summary_in_every_process() -> None:
     assert [golden()] * 3 == outputs
 
 
+TRAPS = ("a", "[", "a/", "1", "Ab", "a.", "_a", "error: ", "*** ", "\n", " ", "<COMPACT-", "?!")
+
+
+def trapped(unit: str, size: int) -> Ask:
+    """A conversation of one text again and again."""
+    text = unit * (size // len(unit)) + " end"
+    source = (user(text), calls("c", "bash", command=text, new_string=text), answers("c", text))
+    return ask(*source, max_tokens=2048)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "unit", ["a", "[", "a/", "1", "Ab", "a.", "_a", "error: ", "*** ", "\n", " ", "<COMPACT-", "?!"]
-)
+@pytest.mark.parametrize("unit", TRAPS)
 def test_time_grows_with_length_only(unit: str) -> None:
     """Text made to trap an expression costs what its length costs, not the square of it."""
-    text = unit * (300_000 // len(unit)) + " end"
-    source = (user(text), calls("c", "bash", command=text, new_string=text), answers("c", text))
     with no_hang():
-        extract(ask(*source, max_tokens=2048))
+        extract(trapped(unit, 300_000))
 
 
 def test_the_provider_extract_is_this_one() -> None:

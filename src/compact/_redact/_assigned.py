@@ -21,6 +21,7 @@ from ._links import ITEM, LINK, LINKABLE, LOOSE, OPENING, SETTING, Named, Span, 
 from ._mark import REDACTED
 from ._names import LITERALS, Telling, telling
 from ._prefilter import any_of
+from ._slices import whole_value
 from ._values import looks_chosen, looks_random
 
 __all__ = ["without_assigned"]
@@ -62,6 +63,7 @@ _WRAPPERS = re.compile(
     r"(?:(?:::|\.)(?:from|new))?|\[\]byte|md5|sha1|sha2|crypt|encrypt)\("
 )
 
+_RUN = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\\x1b]{0,512}")
 _KIND_BEFORE = re.compile(r"[A-Za-z]{2,16}[ ]\Z")
 
 
@@ -82,7 +84,7 @@ def _one_round(text: str, near: list[tuple[int, int]]) -> tuple[str, list[tuple[
     twin = text.replace("\u0130", "i").lower()
     parts: list[str] = []
     places: list[int] = []
-    done = following = shift = 0
+    done = following = shift = earlier = 0
     again = REDACTED in text
     for literal in (literal for stretch in near for literal in _LITERAL.finditer(twin, *stretch)):
         at = literal.start()
@@ -100,11 +102,14 @@ def _one_round(text: str, near: list[tuple[int, int]]) -> tuple[str, list[tuple[
         strength = telling(name)
         link = LINK.match(text, following) if strength else None
         if link and not (again and _GONE.match(text, link.end())) and text[start - 2 : start] not in ("${", "::"):
-            for span in _values(Named(text, start, name, strength, link, link.lastgroup or "")):
+            inside = bool(earlier and _RUN.fullmatch(text, earlier, start))
+            for span in _values(Named(text, start, name, strength, link, link.lastgroup or "", inside)):
+                end = whole_value(text, span.start, span.end)
                 parts += text[done : span.start], span.mark
-                done = following = span.end
+                done = following = end
                 places.append(span.start + shift)
-                shift += len(span.mark) - (span.end - span.start)
+                shift += len(span.mark) - (end - span.start)
+            earlier = link.end()
     text = "".join([*parts, text[done:]]) if parts else text
     return text, _lines_around(text, places)
 

@@ -23,11 +23,8 @@ _BEFORE_CHOSEN = re.compile(
     r"|\buser(?:name)?:? \S{1,64}(?:,| and| /)? (?:the )?)\Z"
 )
 _LINE_STARTS = ("\n", "\\n", '"', *"# // * ' ` export set SET ENV ARG setenv setx $env: $Env:".split())
-# No more than this is read to judge a value: names that stand in one long run would each read all of it.
-_JUDGED = 520
-_BARE = re.compile(rf"[^\s\"'`,;&<>(){{}}\[\]|\\\x1b]{{1,{_JUDGED}}}+")
-_BARE_LINE = re.compile(rf"[^\s\"'`<>\\\x1b]{{1,{_JUDGED}}}+")
-_REST = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\\x1b]*+")
+_BARE = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\\x1b]++")
+_BARE_LINE = re.compile(r"[^\s\"'`<>\\\x1b]++")
 _OTHER_FIELD = re.compile(r"[;&,][\w. -]{1,40}[=:]|\w[(\[]")
 _CODE = re.compile(
     r"[$(){}]|->|::|\?\.|\A[\w.]{1,40}\?[\w.]{1,40}:[\w.]|\A[A-Za-z_]\w*=(?:None|null|[Tt]rue|[Ff]alse)\b"
@@ -35,13 +32,13 @@ _CODE = re.compile(
 _PHRASE = re.compile(r"[a-z]{2,24}+(?: [a-z]{2,24}+){2,11}+(?=[ \t]*(?:#|\r?\n|\Z))")
 _CREDENTIALS = re.compile(r"[A-Za-z][A-Za-z0-9_-]{1,31}[ \t]{1,4}(?P<rest>[^\s\"'\\<>${][^\r\n\"'\\<>]{5,4096})")
 _LINE_BELOW = re.compile(
-    r"(?P<indent>[ \t]{1,64})(?:- )?(?:(?P<key>[\w.-]{1,64}):[ \t]{1,4})?[\"']?(?P<value>[^\s\"'#:]{6,512})[\"']?"
+    r"(?P<indent>[ \t]{1,64})(?:- )?(?:(?P<key>[\w.-]{1,64}):[ \t]{1,4})?[\"']?(?P<value>[^\s\"'#:]{6,8192})[\"']?"
     r"[ \t]{0,64}(?:#[^\n]{0,256})?(?:\r?\n|\Z)"
 )
 _SETTING_WORDS = ("ENV", "ARG", "Env", "Header", "set", "def", "export", "login", "connect", "header", "param")
-_BRACKETED = re.compile(r"[\[({<]([^\s\[\](){}<>\"'`,;:|$\\]{8,512})[\])}>]")
+_BRACKETED = re.compile(r"[\[({<]([^\s\[\](){}<>\"'`,;:|$\\]{8,8192})[\])}>]")
 _MOST_LINES = 100
-_ALONE = re.compile(r"[^\s\"'`<>\\]{6,512}(?=[ \t]{0,8}(?:\r?\n|\Z))")
+_ALONE = re.compile(r"[^\s\"'`<>\\]{6,8192}(?=[ \t]{0,8}(?:\r?\n|\Z))")
 _IDENTIFIER = re.compile(r"[*&~]?[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_]\w*)*")
 
 
@@ -79,7 +76,7 @@ def bracketed(named: Named) -> Span | None:
 def behind_gap(named: Named) -> Span | None:
     """A bare value with nothing but a blank before it: behind a flag, `ENV X …`, `login x password …`."""
     text, at, start = named.text, named.at, named.link.end()
-    found = _BARE.match(text, start)
+    found = _BARE.match(text, start, start + named.reach)
     if not found or len(found[0]) < 3:
         return None
     value = found[0]
@@ -124,7 +121,7 @@ def _behind_scheme(named: Named) -> Span | None:
         return None
     rest = found["rest"]
     first = rest.split(None, 1)[0]
-    if not (looks_random(first, 6) or "=" in first) or harmless(first) or prose(rest[:_JUDGED]):
+    if not (looks_random(first, 6) or "=" in first) or harmless(first) or prose(rest[: named.reach]):
         return None
     return Span(*found.span("rest"))
 
@@ -143,12 +140,15 @@ def _bare_value(named: Named) -> Span | None:
         phrase = _PHRASE.match(text, start)
         if phrase and not prose(phrase[0]):
             return Span(start, phrase.end())
-    bare = _BARE.match(text, start)
+    bare = _BARE.match(text, start, start + named.reach)
     if kind == "block" or (starts_line and kind == "sign" and (name.isupper() or ":" in sign)):
-        bare = _whole_line(text, start) or bare
+        bare = _whole_line(text, start, named.reach) or bare
     if not bare:
         return None
     value, end = bare[0], bare.end()
+    weak = named.strength is Telling.WEAK and not scheme and kind not in ("says", "cell", "heredoc", "argument")
+    if weak and not is_secret(name, value, named.strength):
+        return None
     stripped = value.rstrip(".,:;!?)")
     if (
         len(stripped) < 3
@@ -163,21 +163,19 @@ def _bare_value(named: Named) -> Span | None:
         end = start + len(stripped) if kind in ("says", "cell") else end
         secret = looks_chosen(stripped) and not _CODE.search(stripped)
         secret = secret and not text[end : end + 4].lstrip().startswith(("}", ")"))
-    elif named.strength is Telling.WEAK:
-        secret = is_secret(name, value, named.strength) and not _is_code(text, value, end)
+    elif weak:
+        secret = not _is_code(text, value, end)
     else:
         secret = kind != "sign" or _bare_is_secret(named, value, sign, end, starts_line=starts_line)
     if not secret:
         return None
-    rest = _REST.match(text, end) if len(value) == _JUDGED else None
-    end = rest.end() if rest else end
     # A number under a quoted name is JSON, where the mark needs quotes of its own.
     return Span(start, end, f"{close}{REDACTED}{close}" if close and not scheme and ":" in sign else REDACTED)
 
 
-def _whole_line(text: str, start: int) -> re.Match[str] | None:
+def _whole_line(text: str, start: int, reach: int) -> re.Match[str] | None:
     """In `.env` and YAML a value may hold signs that end it elsewhere, unless they start another field or a call."""
-    line = _BARE_LINE.match(text, start)
+    line = _BARE_LINE.match(text, start, start + reach)
     if not line or line[0][0] in "([{$" or line[0][-1] in ",;)]}" or _OTHER_FIELD.search(line[0]):
         return None
     return line

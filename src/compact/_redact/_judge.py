@@ -28,13 +28,17 @@ def is_secret(name: str, value: str, strength: Telling) -> bool:
     rest = value[scheme_end(value) :]
     if strength is Telling.LONE and rest.strip().isalpha() and not looks_random(rest.strip()):
         return False
-    if harmless(rest) or is_count(name, rest) or (prose(rest) and not (name[:1] == "-" and " " not in rest)):
+    if strength <= Telling.WEAK and not _is_basic(rest) and not _is_drawn(name, rest):
         return False
-    if strength > Telling.WEAK or _is_basic(rest):
-        return True
-    if name.lower().endswith(("gpg_key", "pgp_key")) and _FINGERPRINT.fullmatch(rest):
+    # Last what takes longest.
+    return not (is_count(name, rest) or (prose(rest) and not (name[:1] == "-" and " " not in rest)) or harmless(rest))
+
+
+def _is_drawn(name: str, value: str) -> bool:
+    """Whether a value looks drawn by lot, and is no id or fingerprint."""
+    if name.lower().endswith(("gpg_key", "pgp_key")) and _FINGERPRINT.fullmatch(value):
         return False
-    return looks_random(rest, 16) and any(map(str.isdigit, rest)) and not _UUID.fullmatch(rest)
+    return looks_random(value, 16) and any(map(str.isdigit, value)) and not _UUID.fullmatch(value)
 
 
 def _is_basic(value: str) -> bool:

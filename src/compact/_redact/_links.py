@@ -76,7 +76,7 @@ LINK = re.compile(
     r"|(?P<cell>[ \t]{0,32}(?:(?:\||->|→)[ \t]{1,32}|->(?=[\"'])))"
     r"|(?P<argument>[ \t]{0,4}\r?\n[ \t]{0,32}-[ \t])"
     r"|(?P<says>[ \t](?:is|was|are|reads|set to|be)(?:[ \t]?:|[ \t]now)?[ \t])"
-    r"|(?P<element>>|</key>\s{0,16}<string>|</t[dh]>\s{0,16}<td>|>\s{0,16}<value>)(?=\s{0,32}[^<>\n]{1,4096}\s{0,32}</)"
+    r"|(?P<element>>|</key>\s{0,16}<string>|</t[dh]>\s{0,16}<td>|>\s{0,16}<value>)(?=\s{0,32}[^<>\n]{1,8192}\s{0,32}</)"
     r"|(?P<gap>[ \t]{1,8})(?=[\"'`\\]|\S{5})"
     r")"
 )
@@ -121,6 +121,13 @@ class Named(NamedTuple):
     link: re.Match[str]
     kind: str
     """Which kind of link it is."""
+    inside: bool
+    """Whether it stands in the value of the name before it."""
+
+    @property
+    def reach(self) -> int:
+        """How many characters of a bare value are read to judge it: names in one long run would each read all of it."""
+        return 64 if self.inside else 520
 
     @property
     def is_flag(self) -> bool:

@@ -13,12 +13,13 @@ from functools import cache
 from ._frames import FRAMES
 from ._mark import REDACTED
 from ._prefilter import Literals
+from ._slices import whole_value
 from ._values import harmless, looks_random
 
 __all__ = ["without_framed"]
 
 _ADDRESS = re.compile(
-    r"://(?:(?P<user>[^\s/?#@:\"'<>\\]{0,256}):(?P<value>[^\s/\"'<>\\]{1,1024})|(?P<lone>[A-Za-z0-9_.~-]{20,256}))@"
+    r"://(?:(?P<user>[^\s/?#@:\"'<>\\]{0,256}):(?P<value>[^\s/\"'<>\\]{1,8192})|(?P<lone>[A-Za-z0-9_.~-]{20,8192}))@"
 )
 # A password may hold a slash; then only the scheme of a database tells it from a port and a path.
 _DATABASE = re.compile(
@@ -67,7 +68,7 @@ def _framed(text: str, pattern: re.Pattern[str], is_secret: Callable[[str], bool
         start, end = match.span("value" if match["value"] is not None else "bare")
         if start >= done and is_secret(text[start:end]):
             parts += text[done:start], REDACTED
-            done = end
+            done = whole_value(text, start, end)
     return "".join([*parts, text[done:]]) if parts else text
 
 

@@ -1,6 +1,7 @@
 """A long text in slices.
 
-Owns: where a text is cut, so that no pattern runs over more than one slice.
+Owns: where a text is cut, so that no pattern runs over more than one slice, and where a value ends that is longer than
+a pattern reads.
 Must never: cut through a secret and let its second half go.
 
 `re` holds the interpreter's lock while it runs: a pattern over a megabyte would stop every other thread and the event
@@ -15,13 +16,14 @@ from collections.abc import Callable, Iterator
 
 from ._mark import REDACTED
 
-__all__ = ["LARGEST", "in_slices"]
+__all__ = ["LARGEST", "in_slices", "whole_value"]
 
 LARGEST = 32_768
 """The most characters a pattern is given at once."""
 
 _SEPARATORS = ("\n\n", "\n", "\\n", '", ', '",', " ", ",", "&", ";")
 _REST_OF_VALUE = re.compile(r"[^\s\"'`,;&<>\\]*")
+_SHORTEST_BOUND = 32
 
 
 def in_slices(text: str, clean: Callable[[str], str], largest: int = LARGEST) -> str:
@@ -43,6 +45,14 @@ def _cleaned(text: str, clean: Callable[[str], str], largest: int) -> Iterator[s
             if not rest or not rest[0]:
                 break
             at = rest.end()
+
+
+def whole_value(text: str, start: int, end: int) -> int:
+    """Where a value ends that was found from `start` to `end`: a pattern has a bound, and no bound may cut a word."""
+    if end - start < _SHORTEST_BOUND or not (text[end - 1 : end].isalnum() and text[end : end + 1].isalnum()):
+        return end
+    rest = _REST_OF_VALUE.match(text, end)
+    return rest.end() if rest else end
 
 
 def _cut(text: str, at: int, largest: int) -> tuple[int, bool]:
