@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ def _property(name: str, says: str) -> str:
     return f"- Property `{name}`: {says}" + (f" Seen to fail: {faults}." if faults else "")
 
 
+@cache
 def _properties(module: str) -> dict[str, str]:
     """The laws of a module, which stand below its last line, each with the comment above it."""
     text = (ROOT / "spec" / f"{module}.tla").read_text()
@@ -78,11 +80,13 @@ def _properties(module: str) -> dict[str, str]:
     return {name: " ".join(line[3:].strip() for line in says.splitlines()) for says, name in found}
 
 
+@cache
 def _faults() -> list[dict[str, Any]]:
     faults: list[dict[str, Any]] = yaml.safe_load((ROOT / "spec" / "faults.yaml").read_text())
     return faults
 
 
+@cache
 def _tests() -> dict[str, list[str]]:
     """The tests that name each row, in the order of their files."""
     rows: dict[str, list[str]] = {}

@@ -212,6 +212,7 @@ def test_every_long_module_says_why() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 def test_no_two_modules_need_each_other() -> None:
     """There is no circle of imports, not even of those inside functions; what only types need does not count."""
     home = ROOT / "src"
@@ -240,7 +241,6 @@ def test_every_module_is_on_the_map() -> None:
     assert [] == sorted(name for name in names if f"`{name}`" not in text)
 
 
-@pytest.mark.slow
 def test_the_page_of_the_laws_is_up_to_date() -> None:
     """LAWS.md is what the predicates, the model, the planted faults and the tests make it, and leaves out no law."""
     done = subprocess.run(

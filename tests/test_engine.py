@@ -478,6 +478,7 @@ def keeps(plan: Plan, messages: Messages) -> tuple[int, int]:
 
 @pytest.mark.slow
 @pytest.mark.spec("S14")
+@pytest.mark.untraced
 def test_keeps_give_way_in_turn_down_to_the_floor() -> None:
     """As the window shrinks: a turn less, a pair less, in turn, to (1, 1), to the floor, and then the error."""
     messages = chat("s" + "utra" * 8)

@@ -697,5 +697,6 @@ Conversation.TestCase.settings = settings(stateful_step_count=60)
 
 
 @pytest.mark.spec("T22", "T24", "L22", "L23", "L29", "L32", "S38")
+@pytest.mark.untraced
 class TestConversation(Conversation.TestCase):  # type: ignore[valid-type,misc]
     """No order of steps breaks a rule."""
