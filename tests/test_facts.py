@@ -288,7 +288,7 @@ def test_each_of_two_more_places_adds_half_of_a_worth() -> None:
 def test_names_tell_like_sentences_apart() -> None:
     """By their last part; a plain word is none, nor one that only begins large."""
     text = "The Lamp of readHeader in src/core/reader.py, with MAX_OIL at 1.5 and HTTP as before."
-    assert {"readHeader", "reader.py", "MAX_OIL", "1.5"} == marks_of(text)
+    assert {"readHeader", "reader.py", "MAX_OIL", "1.5"} == set(marks_of(text))
 
 
 def test_late_is_worth_slightly_more() -> None:

@@ -208,7 +208,7 @@ def test_a_torn_last_line_costs_only_itself(form: str) -> None:
         (b'{"role": "user", "content": "x"}\n{"other": 1}', "line 2 is no message"),
         (b'[{"role": "butler", "content": "hunter2"}]', "message 1 of 1 is none of the format openai-chat"),
         (b'{"sessionId": "s", "projectHash": "p", "messages": []}', "is a log of Gemini CLI, and no message is in it"),
-        (gzip.compress(b'{"role": "user"') + b"rubbish", "cannot be read behind line"),
+        (gzip.compress(b'{"role": "user"', mtime=0) + b"rubbish", "cannot be read behind line"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "is packed with zstd"),
     ],
 )

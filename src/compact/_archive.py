@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 from ._entries import KEPT_RECORDS, Memory, Reader, Record
@@ -104,7 +105,9 @@ class Archive:
 
     def save_transcript(self, session: Session, raws: Sequence[Any]) -> Stored:
         """Keep the messages as they are now, under the next step that is free."""
-        data = b"".join(self._json(as_mapping(raw)) + b"\n" for raw in raws)
+        lines = BytesIO()  # joining them would hold each of them besides
+        lines.writelines(self._json(as_mapping(raw)) + b"\n" for raw in raws)
+        data = lines.getvalue()
         place, step, ledger = self.place(session.id), session.step + 1, session.ledger
         self._keep_name(place, session.id)
         for _ in range(_TRIES):

@@ -98,7 +98,7 @@ _ORDER: tuple[Speech, ...] = ("rule", "open", "question", "decision", "wish", "e
 
 def facts_of(ask: Ask) -> Facts:
     """The facts of what folds, the earlier summary included."""
-    reading = _Reading()
+    reading = _Reading(ask.max_tokens)
     reading.notes(ask.previous or "")
     for age, (message, position) in enumerate(zip(ask.source, ask.positions, strict=True)):
         reading.sheet.late = 0.9 + 0.2 * age / len(ask.source)
@@ -113,8 +113,8 @@ def facts_of(ask: Ask) -> Facts:
 class _Reading:
     """Messages read for a sheet."""
 
-    def __init__(self) -> None:
-        self.sheet = Sheet()
+    def __init__(self, max_tokens: int) -> None:
+        self.sheet = Sheet(max_tokens)
         self.said: list[str] = []
         self.carried: dict[tuple[int, int], None] = {}
         self._shows: dict[str, bool] = {}

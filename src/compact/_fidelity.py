@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from ._citations import cited, uncited
+from ._citations import uncited
 from ._facts import Facts
+from ._invented import invented
 from ._redact import REDACTED
-from ._scan import phrases_in, tokens_in
 from ._sheet import marks_of, stems_of
 from ._text import sentences_of
 from ._worth import SENTENCES, Fact, ending
 
-__all__ = ["Kept", "Report", "is_false", "is_negated", "kept", "measure", "stands_in", "together"]
+__all__ = ["Kept", "Report", "is_negated", "kept", "measure", "stands_in", "together"]
 
 CRITICAL = ("wish", "rule", "decision", "open", "question", "error", "task", "id", "path", "branch", "environment")
 """Kinds of which a summary should keep something when it was given any."""
@@ -44,10 +44,6 @@ _NEGATION = re.compile(
     r"|nicht|kein\w*|nie|nur|pas|jamais|sans|nunca|sin|solo|jam[aá]s)\b|不|别|勿|禁",
     re.I,
 )
-_WHOLE = frozenset({"id", "code", "version", "email", "file"})
-_JOINTS = {"path": re.compile(r"[/\\]+"), "url": re.compile(r"[/?#]+"), "name": re.compile(r"\W+")}
-_DIGITS = 3
-"""A number of fewer digits is anybody's count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +134,15 @@ def measure(facts: Facts, body: str, before: str | None = None) -> Report:
             weight += fact.weight
         else:
             missing.append(fact.text)
-    invented = _invented(facts, body)
+    unsaid = invented(facts, body)
     if not total:
         weight = total = 1.0
     return Report(
-        score=round(100 * weight / (total + _INVENTED * len(invented)), 1),
+        score=round(100 * weight / (total + _INVENTED * len(unsaid)), 1),
         kept=sum(counts[0] for counts in kinds.values()),
         repaired=sum(counts[1] for counts in kinds.values()),
         lost=sum(counts[2] for counts in kinds.values()),
-        invented=tuple(invented[:_NAMED]),
+        invented=tuple(unsaid[:_NAMED]),
         missing=tuple(missing[:_NAMED]),
         kinds={kind: Kept(*kinds[kind]) for kind in sorted(kinds)},
         unkept_kinds=tuple(kind for kind in CRITICAL if kind in kinds and not sum(kinds[kind][:2])),
@@ -247,7 +243,7 @@ class _Windows:
                 return True
         return False
 
-    def _windows_with(self, words: frozenset[str], share: float) -> set[tuple[int, int]]:
+    def _windows_with(self, words: Collection[str], share: float) -> set[tuple[int, int]]:
         """The first and last sentence of each window that holds this share of some words."""
         alone: Counter[int] = Counter()
         joined: Counter[int] = Counter()  # by the first of two sentences
@@ -258,39 +254,3 @@ class _Windows:
         enough = share * len(words)
         single = {(n, n) for n, count in alone.items() if count >= enough}
         return single | {(max(n, 0), n + 1) for n, count in joined.items() if count >= enough}
-
-
-# -- what is invented --------------------------------------------------------------------------------------------------
-
-
-def _invented(facts: Facts, body: str) -> list[str]:
-    """What reads like an identifier and stands nowhere in the input, and false citations."""
-    # Text by text, and apart: one letter that is not plain would make a long text need twelve times the room.
-    said = ["\n".join(text.lower() for text in facts.said if text.isascii() is plain) for plain in (True, False)]
-    text = uncited(body)
-    found = dict.fromkeys((kind, value) for kind, value, _ in (*tokens_in(text), *phrases_in(text)))
-    names = dict.fromkeys(value for kind, value in found if not _known(kind, value.lower(), said))
-    false = dict.fromkeys(text for text, spans in cited(body) if is_false(spans, facts))
-    return [*names, *false]
-
-
-def _known(kind: str, name: str, said: Sequence[str]) -> bool:
-    """Whether a name was said; a path or an address may be put together from what several messages said."""
-
-    def was_said(text: str) -> bool:
-        return any(text in some for some in said)
-
-    if kind == "number":
-        digits = "".join(c for c in name if c.isdigit() or c == ".").strip(".")
-        return len(digits) < _DIGITS or was_said(digits) or any(digits in some.replace(",", "") for some in said)
-    if kind in _WHOLE:
-        return was_said(name) or was_said(name.lstrip("#v"))
-    joints = _JOINTS.get(kind)
-    return joints is None or was_said(name) or all(map(was_said, joints.split(name)))
-
-
-def is_false(spans: Iterable[tuple[int, int]], facts: Facts) -> bool:
-    """Whether a citation names a message that was not folded, now or before."""
-    ends = [end for span in spans for end in span]
-    known = facts.positions
-    return any(end not in known and not any(a <= end <= b for a, b in facts.carried) for end in ends)

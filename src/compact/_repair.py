@@ -18,7 +18,8 @@ from itertools import pairwise
 from ._asks import Ask, defused
 from ._citations import cited, citing
 from ._facts import Facts
-from ._fidelity import Report, is_false, is_negated, kept, measure
+from ._fidelity import Report, is_negated, kept, measure
+from ._invented import is_false
 from ._sheet import marks_of, stems_of
 from ._worth import Fact, Line
 
@@ -113,7 +114,7 @@ class _Told:
 
     def again(self, text: str) -> bool:
         """Whether nearly all words of a text stand in one told before; it is told from now on."""
-        words = stems_of(text) | marks_of(text) | ({"not"} if is_negated(text) else set())
+        words = {*stems_of(text), *marks_of(text), *(["not"] if is_negated(text) else ())}
         shared = Counter(place for word in words for place in self._places.get(word, ()))
         for word in words:
             self._places[word].append(self._lines)

@@ -1,12 +1,14 @@
 """Facts as they are collected, and the choice among them.
 
 Owns: `Sheet`: what is known of each value and sentence, what was settled since, and which facts could have fitted.
-Must never: know what a message is, or let the order of a set decide anything.
+Must never: know what a message is, let the order of a set decide anything, or hold more sentences than could ever fit.
 """
 
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from collections import Counter
 from functools import lru_cache
 
@@ -25,6 +27,9 @@ _AROUND = 8
 """Tokens that a value needs besides its own: the words around it, its citation."""
 _QUOTES = 3
 """How many lines a fact may be quoted from."""
+_HELD = 32
+"""Characters of sentences that are held for each token of the limit; half of them stay when some are let go. Sentences
+of twice the limit are chosen, about eight characters for each of its tokens, so that as many may turn out settled."""
 _EVERYWHERE = 200
 """A word in more reports than this tells nothing about what was settled."""
 
@@ -41,29 +46,51 @@ _PLACE = re.compile(
 
 
 @lru_cache(maxsize=1 << 9)
-def stems_of(text: str) -> frozenset[str]:
-    """The words that carry meaning, by their first letters: a word and its inflections are one."""
-    return frozenset([word[:6] for word in words_of(text)])
+def stems_of(text: str) -> tuple[str, ...]:
+    """The words that carry meaning, each once, by their first letters: a word and its inflections are one."""
+    return _each_once([word[:6] for word in words_of(text)])
 
 
 @lru_cache(maxsize=1 << 9)
-def marks_of(text: str) -> frozenset[str]:
-    """The names in a text, by their last part: what tells one of many like sentences from the others."""
-    return frozenset([name.strip(".-").rpartition("/")[2] for name in _NAME.findall(text)])
+def marks_of(text: str) -> tuple[str, ...]:
+    """The names in a text, each once, by their last part: what tells one of many like sentences from the others."""
+    return _each_once([name.strip(".-").rpartition("/")[2] for name in _NAME.findall(text)])
+
+
+def _each_once(words: list[str]) -> tuple[str, ...]:
+    """As a tuple of words that all who have them share: hundreds of sets of words would take more than the texts."""
+    return tuple(dict.fromkeys(map(sys.intern, words)))
 
 
 class _Value:
     """A value as it is collected: the best that is known of it, and where it stands."""
 
-    __slots__ = ("kind", "lines", "positions", "source", "speaker", "weight")
+    __slots__ = ("_said", "_told", "kind", "numbers", "positions", "source", "speaker", "weight")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.speaker: Speaker = "tool"
         self.weight = 0.0
         self.positions: list[int] = []
-        self.lines: list[Line] = []
+        self.numbers = array("l")
+        """Of the lines it stands in."""
         self.source = ""
+        self._said: list[Line] = []
+        self._told: list[Line] = []
+
+    def stands_in(self, line: Line) -> None:
+        """Note a line, and keep it among the newest to quote from; a tool's own are apart."""
+        if not line.text or (self.numbers and self.numbers[-1] == line.number):
+            return
+        self.numbers.append(line.number)
+        newest = self._told if line.speaker == "tool" else self._said
+        newest.append(line)
+        del newest[:-_QUOTES]
+
+    @property
+    def quotes(self) -> list[Line]:
+        """The newest lines, the newest first; what a tool said only where nobody else said anything."""
+        return (self._said or self._told)[::-1]
 
 
 class _Known(dict[str, tuple[tuple[str, str], ...]]):
@@ -81,11 +108,12 @@ class _Known(dict[str, tuple[tuple[str, str], ...]]):
 class Sheet:
     """Facts as they are collected."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_tokens: int) -> None:
         self.late = 1.0
         """What is said now is worth this much more than what was said before: 0.9 early, 1.1 late."""
         self._values: dict[str, _Value] = {}
         self._sentences: dict[str, Fact] = {}
+        self._held, self._most_held = 0, _HELD * max_tokens
         self._paths: dict[str, str] = {}
         self._files: dict[str, tuple[dict[str, None], int, int]] = {}
         self._outputs: list[tuple[str, int]] = []
@@ -113,6 +141,9 @@ class Sheet:
         earlier = self._sentences.get(text)
         if worth > (earlier.weight if earlier else 0.0):
             self._sentences[text] = Fact(kind, text, speaker, tuple(dict.fromkeys(span)), worth, (line,))
+            self._held += 0 if earlier else len(text)
+            if self._held > self._most_held:
+                self._let_go()
 
     def value(self, kind: str, text: str, line: Line, share: float = 1.0, *, measured: bool = False) -> str:
         """One mention of a value; the spelling under which it is known, for a path may be given whole or in part."""
@@ -123,8 +154,7 @@ class Sheet:
             known = self._values[text] = _Value(kind)
         if not known.positions or known.positions[-1] != line.last:
             known.positions.append(line.last)
-        if line.text and (not known.lines or known.lines[-1] is not line):
-            known.lines.append(line)
+        known.stands_in(line)
         weight = value_worth(kind, text, line.speaker, measured=measured) * share * self.late
         if weight > known.weight:
             known.weight, known.speaker = weight, line.speaker
@@ -168,6 +198,15 @@ class Sheet:
             found += [("branch" if at["branch"] else "environment", at[at.lastgroup or 0]) for at in places]
         return found
 
+    def _let_go(self) -> None:
+        """Forget the sentences that are worth least for their length; what is left keeps its order."""
+        left = self._most_held // 2
+        for fact in sorted(self._sentences.values(), key=_rank):
+            left -= len(fact.text)
+            if left < 0:
+                del self._sentences[fact.text]
+        self._held = sum(map(len, self._sentences))
+
     # -- choosing ------------------------------------------------------------------------------------------------------
 
     def best(self, ask: Ask) -> tuple[list[Fact], list[Fact], int]:
@@ -176,7 +215,7 @@ class Sheet:
         A value in a sentence that is among them costs nothing more.
         """
         facts = [*self._sentences.values(), *(self._fact(text, value) for text, value in self._values.items())]
-        facts.sort(key=lambda fact: -fact.weight / (len(fact.text) + 4 * _AROUND))
+        facts.sort(key=_rank)
         best: list[Fact] = []
         more: list[Fact] = []
         lines: set[int] = set()
@@ -187,7 +226,7 @@ class Sheet:
             if fact.kind in SENTENCES:
                 room -= ask.count(fact.text) + _CITATION
                 lines.add(fact.lines[0].number)
-            elif lines.isdisjoint([line.number for line in self._values[fact.text].lines]):
+            elif lines.isdisjoint(self._values[fact.text].numbers):
                 room -= ask.count(fact.text) + _AROUND
             if room < -ask.max_tokens:
                 break
@@ -195,8 +234,7 @@ class Sheet:
         return best, more, room
 
     def _fact(self, text: str, value: _Value) -> Fact:
-        quotes = [line for line in value.lines if line.speaker != "tool"] or value.lines
-        quotes = quotes[: -_QUOTES - 1 : -1]
+        quotes = value.quotes
         weight = value.weight
         if text in self._files:
             verbs, first, last = self._files[text]
@@ -225,6 +263,11 @@ class Sheet:
             if finishes and position > fact.positions[-1] and count >= 0.6 * len(stems):
                 return True
         return False
+
+
+def _rank(fact: Fact) -> float:
+    """Best first: what a fact is worth for its length."""
+    return -fact.weight / (len(fact.text) + 4 * _AROUND)
 
 
 def _measured(number: str, text: str) -> bool:

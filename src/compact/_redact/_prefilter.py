@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 __all__ = ["Literals", "any_of"]
 
@@ -32,24 +33,24 @@ _RARE = "$<{=(~|&?@/*%:#7539-_zqxjkvwbyfpgmchludrsnioate "
 
 
 class Literals:
-    """Which of many literals stand in a text: a pattern looks at the rarest letter of each only."""
+    """Which of many literals stand in a text: a pattern looks at the rarest letter of each and at the one behind it."""
 
     __slots__ = ("_pattern", "_present")
 
     def __init__(self, literals: Iterable[str]) -> None:
-        anchored: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        anchored: dict[str, dict[str, list[_Literal]]] = defaultdict(lambda: defaultdict(list))
         for literal in sorted(set(literals), key=lambda literal: (-len(literal), literal)):
             at = literal.index(min(literal, key=_rarity))
-            anchored[literal[at]].append((literal[:at], literal[at + 1 :]))
-        groups = [(anchor, pair) for anchor, pairs in anchored.items() for pair in pairs]
-        # One literal hides others at the same letter: all that may stand there with it count as present.
-        self._present = [
-            frozenset(f"{a}{x}{b}" for x, (a, b) in groups if x == anchor and _fit(pair, (a, b)))
-            for anchor, pair in groups
-        ]
+            anchored[literal[at]][literal[at + 1 : at + 2]].append(_Literal(literal, at))
+        # What ends at its anchor comes last: nothing more has to match, so it would hide the others.
+        grouped = {anchor: sorted(groups.items(), reverse=True) for anchor, groups in anchored.items()}
+        every = [one for groups in grouped.values() for _, group in groups for one in group]
+        # One literal hides others at the same letter and at the next: all that may stand there with it count too.
+        self._present = [frozenset(other.text for other in every if one.may_hide(other)) for one in every]
         branches = [
-            f"{re.escape(anchor)}(?:{'|'.join(_around(anchor, pair) for pair in pairs)})"
-            for anchor, pairs in anchored.items()
+            re.escape(anchor)
+            + _either(re.escape(second) + _either(map(_Literal.rest, group)) for second, group in groups)
+            for anchor, groups in grouped.items()
         ]
         self._pattern = re.compile("|".join(branches))
 
@@ -59,15 +60,33 @@ class Literals:
         return sorted({literal for index in found if index for literal in self._present[index - 1]})
 
 
+class _Literal(NamedTuple):
+    text: str
+    at: int
+    """Where its anchor stands."""
+
+    def rest(self) -> str:
+        """The pattern of what is not yet seen when the anchor and the letter behind it are."""
+        behind, seen = self.text[self.at + 2 :], self.text[: self.at + 2]
+        return (f"(?={re.escape(behind)})" if behind else "") + (f"(?<={re.escape(seen)})" if self.at else "") + "()"
+
+    def may_hide(self, other: _Literal) -> bool:
+        """Whether the other may stand where this one was found, at its anchor or with its own at the next letter."""
+        anchor, second = self.text[self.at], self.text[self.at + 1 : self.at + 2]
+        if other.text[other.at] == second:
+            return True
+        if other.text[other.at] != anchor:
+            return False
+        before, after = self.text[: self.at], self.text[self.at :]
+        others_before, others_after = other.text[: other.at], other.text[other.at :]
+        return (before.endswith(others_before) or others_before.endswith(before)) and (
+            after.startswith(others_after) or others_after.startswith(after)
+        )
+
+
+def _either(patterns: Iterable[str]) -> str:
+    return f"(?:{'|'.join(patterns)})"
+
+
 def _rarity(letter: str) -> int:
     return _RARE.find(letter)
-
-
-def _around(anchor: str, pair: tuple[str, str]) -> str:
-    before, after = map(re.escape, pair)
-    return f"(?<={before}{re.escape(anchor)})(?={after})()"
-
-
-def _fit(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    (a, b), (c, d) = one, other
-    return (a.endswith(c) or c.endswith(a)) and (b.startswith(d) or d.startswith(b))

@@ -2,52 +2,63 @@
 
 Owns: `Remembered`. Must never: keep a text that holds a secret, or more than it has room for.
 
-Names in events, and messages that are archived fold after fold, need not be read each time. Short texts have a small
-room of their own, so that ids and hashes, which never come again, soon give way and push no message out.
+Names in events, and messages that are archived fold after fold, need not be read each time. Short texts are kept
+themselves, in a small room, so that ids and hashes, which never come again, soon give way. Of a long one a digest is
+kept, or texts that everybody else let go would live on here; it is keyed, so that nobody can make two texts alike.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from hashlib import blake2b
+from typing import Generic, TypeVar
 
 __all__ = ["Remembered"]
 
 _SHORT, _LONGEST = 256, 32_768
-_ENTRY = 64
-"""What a text counts besides its characters."""
+_MOST_SHORT, _MOST_LONG = 500, 2_000
 
 
 class Remembered:
     """The newest texts of each size; the oldest give way. Safe to share between threads."""
 
-    __slots__ = ("_long", "_short")
+    __slots__ = ("_key", "_long", "_short")
 
     def __init__(self) -> None:
-        self._short = _Room(50_000)
-        self._long = _Room(1_000_000)
+        self._key = os.urandom(16)
+        self._short = _Room[str](_MOST_SHORT)
+        self._long = _Room[int](_MOST_LONG)
 
     def __contains__(self, text: str) -> bool:
-        return text in (self._short if len(text) < _SHORT else self._long).texts
+        if len(text) < _SHORT:
+            return text in self._short.kept
+        return len(text) <= _LONGEST and self._digest(text) in self._long.kept
 
     def add(self, text: str) -> None:
         """Remember a text."""
-        if len(text) <= _LONGEST:
-            (self._short if len(text) < _SHORT else self._long).add(text)
+        if len(text) < _SHORT:
+            self._short.add(text)
+        elif len(text) <= _LONGEST:
+            self._long.add(self._digest(text))
+
+    def _digest(self, text: str) -> int:
+        whole = text.encode("utf-8", "surrogatepass")
+        return int.from_bytes(blake2b(whole, digest_size=8, key=self._key).digest())
 
 
-class _Room:
-    __slots__ = ("_used", "size", "texts")
+_T = TypeVar("_T")
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.texts: dict[str, None] = {}
-        self._used = 0
 
-    def add(self, text: str) -> None:
-        self.texts[text] = None
-        self._used += len(text) + _ENTRY
+class _Room(Generic[_T]):
+    __slots__ = ("kept", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.kept: dict[_T, None] = {}
+
+    def add(self, one: _T) -> None:
+        self.kept[one] = None
         with suppress(KeyError, RuntimeError, StopIteration):  # another thread makes room too
-            while self._used > self.size:
-                oldest = next(iter(self.texts))
-                del self.texts[oldest]
-                self._used -= len(oldest) + _ENTRY
+            while len(self.kept) > self.most:
+                del self.kept[next(iter(self.kept))]
