@@ -8,8 +8,9 @@ BASE := $(VENV)/.base
 READY := $(VENV)/.ready
 PEERS := $(VENV)/peers/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Rewritten tests are kept for the next run, and a plugin that a framework brings along is not loaded for seconds.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -p no:langsmith_plugin
+# One worker more than CI has cores: tests wait for servers. Rewritten tests are kept for the next run, and a plugin that a
+# framework brings along is not loaded for seconds.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal -p no:langsmith_plugin
 
 .PHONY: demo test quick lint types docs dist parts screens spec bench soak bench-frameworks bench-proxy bench-replay bench-tune fidelity prove mutants torture redaction recall clean
 
