@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_facts import ask, assistant, tool, user
 
-from compact import Ask, CompactConfig, CompactManager
+from compact import Ask, CompactConfig, CompactManager, _memo
 from compact._dialects import DIALECTS
 from compact._facts import Facts, facts_of
 from compact._fidelity import CRITICAL, Kept, Report, measure, stands_in, together
 from compact._messages import Message
 from compact._repair import HEADING, faithful, repair
 from compact._worth import SENTENCES, Fact, Line
-from compact.testing import Recorder, transcripts
+from compact.testing import Recorder, chat, transcripts
 
 TALK = (
     user("Get the lantern shop onto ledger v9 by 2025-03-14, goal g-17ab. Never touch branch old/wick."),
@@ -453,3 +453,14 @@ def test_what_is_critical_is_a_kind_of_fact() -> None:
     values = {"id", "path", "branch", "environment"}
     assert SENTENCES - {"done", "command", "note", "told"} == set(CRITICAL) - values
     assert values <= set(CRITICAL)
+
+
+def test_no_sentence_is_kept_when_its_fold_is_over() -> None:
+    """A process outlives its conversations: what was worked out of their sentences goes with the fold."""
+    messages = chat("s" + "ua" * 40, words=60)
+    config = CompactConfig(max_context_tokens=4_000, storage={"adapter": "none"})
+    with CompactManager(config) as manager:
+        assert len(manager.preflight("s", messages)) < len(messages)
+        assert manager.session("s").report is not None
+    assert not any(one.cache_info().currsize for one in _memo._remembering)
+    assert len(_memo._remembering) == 5

@@ -33,6 +33,7 @@ from ._chunks import cut, request_tokens
 from ._effects import Effect, Emit, Reply, Summarize, Wait, Work, failed
 from ._facts import facts_of
 from ._fidelity import Report, measure
+from ._memo import forget
 from ._policy import SummaryPolicy
 from ._prices import cost_of
 from ._repair import faithful
@@ -229,13 +230,16 @@ class Chain:
         if not self.policy.measure:
             return body, None
         body, report = faithful(facts_of(ask), body, ask, most, self.policy.min_score)
+        forget()
         return body, report.concealed(ask.words, body, self.conceal)
 
     def measured(self, ask: Ask, body: str) -> Report | None:
         """What a text keeps of what a request is about; None where nobody wants to know."""
         if not self.policy.measure:
             return None
-        return measure(facts_of(ask), body).concealed(ask.words, body, self.conceal)
+        report = measure(facts_of(ask), body)
+        forget()
+        return report.concealed(ask.words, body, self.conceal)
 
     def _judged(
         self, ask: Ask, replaced: int, reply: Reply, *, offline: bool = False

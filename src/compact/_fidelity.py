@@ -17,12 +17,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from ._citations import uncited
 from ._facts import Facts
 from ._invented import invented
+from ._memo import once
 from ._redact import REDACTED
 from ._sheet import marks_of, stems_of
 from ._text import sentences_of
@@ -208,7 +208,7 @@ def _word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-@lru_cache(maxsize=1 << 9)
+@once
 def is_negated(sentence: str) -> bool:
     """Whether a sentence says that something is not, or only under a condition."""
     return _NEGATION.search(sentence) is not None

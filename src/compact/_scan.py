@@ -14,6 +14,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ._memo import once
+
 __all__ = ["Found", "facts_in", "phrases_in", "scan", "tokens_in"]
 
 Found = tuple[str, str, int]
@@ -90,7 +92,7 @@ def scan(text: str) -> Sequence[Found]:
     return _scan_again(text) if len(text) <= _SENTENCE else _scan(text)
 
 
-@lru_cache(maxsize=1 << 9)
+@once
 def _scan_again(text: str) -> Sequence[Found]:
     """The same for a sentence: a summary that is carried on has it in every fold."""
     return _scan(text)

@@ -10,9 +10,9 @@ import re
 import sys
 from array import array
 from collections import Counter
-from functools import lru_cache
 
 from ._asks import Ask
+from ._memo import once
 from ._scan import phrases_in, tokens_in
 from ._text import lines_of, words_of
 from ._worth import SENTENCES, Fact, Line, Speaker, ending, sentence_worth, touch_worth, value_worth
@@ -45,13 +45,13 @@ _PLACE = re.compile(
 )
 
 
-@lru_cache(maxsize=1 << 9)
+@once
 def stems_of(text: str) -> tuple[str, ...]:
     """The words that carry meaning, each once, by their first letters: a word and its inflections are one."""
     return _each_once([word[:6] for word in words_of(text)])
 
 
-@lru_cache(maxsize=1 << 9)
+@once
 def marks_of(text: str) -> tuple[str, ...]:
     """The names in a text, each once, by their last part: what tells one of many like sentences from the others."""
     return _each_once([name.strip(".-").rpartition("/")[2] for name in _NAME.findall(text)])
@@ -72,7 +72,7 @@ class _Value:
         self.speaker: Speaker = "tool"
         self.weight = 0.0
         self.positions: list[int] = []
-        self.numbers = array("l")
+        self.numbers = array("I")
         """Of the lines it stands in."""
         self.source = ""
         self._said: list[Line] = []

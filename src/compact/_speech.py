@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Literal
+
+from ._memo import once
 
 __all__ = ["Speech", "sorts_of"]
 
@@ -58,7 +59,7 @@ _SORTS: tuple[tuple[Speech, re.Pattern[str]], ...] = (
 )  # fmt: skip
 
 
-@lru_cache(maxsize=1 << 9)
+@once
 def sorts_of(sentence: str) -> frozenset[Speech]:
     """Everything a sentence does; empty for a sentence that only tells."""
     return frozenset(sort for sort, expression in _SORTS if expression.search(sentence))
