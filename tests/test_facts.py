@@ -27,7 +27,7 @@ from compact._facts import Facts, facts_of
 from compact._fidelity import measure
 from compact._messages import Answer, Call, Message
 from compact._repair import faithful
-from compact._sheet import marks_of
+from compact._sheet import Sheet, marks_of
 from compact._touches import arguments_of, difference, touches_of
 from compact._worth import SENTENCES, Fact
 
@@ -560,3 +560,30 @@ def test_the_facts_of_a_session_are_the_golden_ones() -> None:
 
 if __name__ == "__main__":
     GOLDEN.write_text("\n".join(session()) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize("limit", [100, 400])
+def test_sentences_that_could_not_fit_are_let_go_and_change_nothing(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is said, what is held has a bound, and the choice is the one among all that was said."""
+    messages = [
+        speaker(f"We decided to use part {n * 7919 % 1000} of shelf {n}, because box {n % 13} must never be open.")
+        for n in range(600)
+        for speaker in (user, assistant)
+    ]
+    let_go: list[int] = []
+
+    def spied(sheet: Sheet) -> None:
+        forget(sheet)
+        let_go.append(sum(map(len, sheet._sentences)))
+
+    forget = Sheet._let_go
+    monkeypatch.setattr(Sheet, "_let_go", spied)
+    held = found(*messages, max_tokens=limit)
+    assert let_go
+    assert max(let_go) <= 16 * limit
+    monkeypatch.setattr("compact._sheet._HELD", 1 << 30)
+    let_go.clear()
+    assert held == found(*messages, max_tokens=limit)
+    assert not let_go
