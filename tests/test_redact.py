@@ -568,6 +568,16 @@ def test_a_long_secret_goes_whole(place: str, length: int) -> None:
     assert len(left) <= len(place.format(REDACTED))
 
 
+@pytest.mark.parametrize("sign", "+/=_-.~%:")
+def test_a_bound_may_fall_on_any_sign(sign: str) -> None:
+    """A value of more than a pattern reads goes whole, whatever stands where the pattern stops."""
+    for place in ("deploy --token {}", "password={}", "vault login {}"):
+        secret = "".join(random.Random(place).choices(string.ascii_letters + string.digits, k=600))
+        for bound in (64, 256, 257, 520):
+            cut = secret[:bound] + sign + secret[bound + 1 :]
+            assert place.format(REDACTED) == redact(place.format(cut))
+
+
 def test_a_long_secret_inside_a_run_of_names_goes_whole() -> None:
     """A name in the value of another is judged by less of its own, and loses no less."""
     secret = "q7" * 150

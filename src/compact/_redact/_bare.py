@@ -146,6 +146,7 @@ def _bare_value(named: Named) -> Span | None:
     if not bare:
         return None
     value, end = bare[0], bare.end()
+    read = end if len(value) < named.reach else len(text)  # nothing is known of what stands behind a longer one
     weak = named.strength is Telling.WEAK and not scheme and kind not in ("says", "cell", "heredoc", "argument")
     if weak and not is_secret(name, value, named.strength):
         return None
@@ -164,9 +165,9 @@ def _bare_value(named: Named) -> Span | None:
         secret = looks_chosen(stripped) and not _CODE.search(stripped)
         secret = secret and not text[end : end + 4].lstrip().startswith(("}", ")"))
     elif weak:
-        secret = not _is_code(text, value, end)
+        secret = not _is_code(text, value, read)
     else:
-        secret = kind != "sign" or _bare_is_secret(named, value, sign, end, starts_line=starts_line)
+        secret = kind != "sign" or _bare_is_secret(named, value, sign, read, starts_line=starts_line)
     if not secret:
         return None
     # A number under a quoted name is JSON, where the mark needs quotes of its own.

@@ -23,6 +23,7 @@ LARGEST = 32_768
 
 _SEPARATORS = ("\n\n", "\n", "\\n", '", ', '",', " ", ",", "&", ";")
 _REST_OF_VALUE = re.compile(r"[^\s\"'`,;&<>\\]*")
+_GOES_ON = re.compile(r"[\w+/=~%-]|[.:](?=\w)")
 _SHORTEST_BOUND = 32
 
 
@@ -48,8 +49,8 @@ def _cleaned(text: str, clean: Callable[[str], str], largest: int) -> Iterator[s
 
 
 def whole_value(text: str, start: int, end: int) -> int:
-    """Where a value ends that was found from `start` to `end`: a pattern has a bound, and no bound may cut a word."""
-    if end - start < _SHORTEST_BOUND or not (text[end - 1 : end].isalnum() and text[end : end + 1].isalnum()):
+    """Where a value ends that was found from `start` to `end`: a pattern has a bound, and no bound may cut a value."""
+    if end - start < _SHORTEST_BOUND or not _GOES_ON.match(text, end):
         return end
     rest = _REST_OF_VALUE.match(text, end)
     return rest.end() if rest else end
