@@ -46,9 +46,10 @@ def serve(
     db: Path | None,
     started: Callable[[str, str], None],
 ) -> None:
-    """Serve until Ctrl-C; `started` is told the address and what is shown."""
+    """Serve until Ctrl-C; `started` is told the address and what is shown, as soon as it answers."""
     with _server(config, source, host, port, token, db) as (server, listening, shown), suppress(KeyboardInterrupt):
-        started(address_of(listening, named=True), shown)
+        # Not before: until the server listens to signals, Python may lose one that comes while it tidies up.
+        server.ready = lambda: started(address_of(listening, named=True), shown)
         server.run(sockets=[listening])
 
 
@@ -81,6 +82,12 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, viewer: Viewer) -> None:
         super().__init__(config)
         self._viewer = viewer
+        self.ready: Callable[[], None] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start."""
+        await super().startup(sockets)
+        self.ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop."""
