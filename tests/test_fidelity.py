@@ -187,6 +187,9 @@ def test_the_weightier_half_counts_more() -> None:
         ("ledger v10.2.1", ("v10.2.1",)),
         ("costs 48,200 dollars", ("48,200 dollars", "48,200")),
         ("set_the_lamp() is wrong", ("set_the_lamp",)),
+        ("a room of 451", ("451",)),
+        ("ask wick@lamps.example", ("wick@lamps.example",)),
+        ("in session xs-09f2", ("xs-09f2",)),
         ("as said [#99]", ("[#99]",)),
         ("as said [#12-99]", ("[#12-99]",)),
         ("as said [#10, #77]", ("[#10, #77]",)),
@@ -214,6 +217,13 @@ def test_what_nobody_said_is_invented(body: str, invented: tuple[str, ...]) -> N
 def test_what_was_said_in_another_shape_is_not_invented(body: str) -> None:
     """Another case, a path put together from known parts, small counts, and true citations pass."""
     assert () == measure(FACTS, body).invented
+
+
+def test_a_version_and_a_number_may_get_their_sign() -> None:
+    """`1.5.2` was said, so `v1.5.2` is no invention, nor `#7731` for an issue 7731."""
+    facts = only(user("Take oil 1.5.2 for issue 7731."))
+    assert () == measure(facts, "oil v1.5.2 for #7731").invented
+    assert ("v1.5.3", "#7732") == measure(facts, "oil v1.5.3 for #7732").invented
 
 
 def test_what_the_notes_cite_may_be_cited() -> None:

@@ -15,7 +15,7 @@ from ._scan import phrases_in, tokens_in
 
 __all__ = ["invented", "is_false"]
 
-_WHOLE = frozenset({"id", "code", "version", "email", "file"})
+_WHOLE = frozenset({"id", "version", "email", "file"})
 _JOINTS = {"path": re.compile(r"[/\\]+"), "url": re.compile(r"[/?#]+"), "name": re.compile(r"\W+")}
 _DIGITS = 3
 """A number of fewer digits is anybody's count."""
