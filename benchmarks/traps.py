@@ -54,16 +54,16 @@ def secrets(_: Speaker) -> Iterator[Figure]:
     """Texts that are one literal of redaction, or two, again and again."""
     took: dict[str, float] = {}
     for unit in hostile.literal_units(UNITS):
-        text = (unit * (TEXT // len(unit) + 1))[:TEXT]
+        text = hostile.filled(unit, TEXT)
         took[unit] = best(lambda text=text: redact(text), 1)
     for unit in sorted(took, key=lambda unit: took[unit])[-20:]:
-        text = (unit * (TEXT // len(unit) + 1))[:TEXT]
+        text = hostile.filled(unit, TEXT)
         took[unit] = best(lambda text=text: redact(text))
     slowest = max(took, key=lambda unit: took[unit])
     over = sum(ms > 250 for ms in took.values())
     detail = f"{slowest!r} again and again; {over} of {len(took)} such texts above 250"
     yield Figure("128 KB of hostile text redacted", took[slowest], "ms", 250, detail)
-    four = (slowest * (4 * TEXT // len(slowest) + 1))[: 4 * TEXT]
+    four = hostile.filled(slowest, 4 * TEXT)
     yield Figure("… and four times as much", best(lambda: redact(four)) / took[slowest], "×", 5)
 
 

@@ -1,7 +1,7 @@
 """What is made to hurt, and the guard that says when it did.
 
 Owns: hostile configuration files, texts made of what redaction looks for, and `no_hang`.
-Must never: judge speed. A guard is a hundred times what the work takes, so that no busy machine trips it; what the work
+Must never: judge speed. A guard is many times what the work takes, so that no busy machine trips it; what the work
 takes is said by `benchmarks/traps.py`.
 """
 
@@ -65,6 +65,11 @@ def literal_units(count: int) -> Iterator[str]:
     for _ in range(count):
         words = [draw.choice(draw.choice(tables)) for _ in range(draw.choice((1, 2)))]
         yield draw.choice(SEPARATORS) + "".join(word + draw.choice(SEPARATORS) for word in words)
+
+
+def filled(unit: str, length: int) -> str:
+    """A text of so many characters, of one unit again and again."""
+    return (unit * (length // len(unit) + 1))[:length]
 
 
 LIMIT = 30.0

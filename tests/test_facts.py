@@ -587,3 +587,10 @@ def test_sentences_that_could_not_fit_are_let_go_and_change_nothing(
     let_go.clear()
     assert held == found(*messages, max_tokens=limit)
     assert not let_go
+
+
+def test_what_tools_said_of_an_id_is_quoted_newest_first() -> None:
+    """Each place counts, also where no line of its own is numbered."""
+    said = found(tool("session s-77aa begins"), tool("session s-77aa waits"), tool("session s-77aa is over"))
+    (one,) = [fact for fact in said.best if fact.text == "s-77aa"]
+    assert ["session s-77aa is over", "session s-77aa waits", "session s-77aa begins"] == [x.text for x in one.lines]

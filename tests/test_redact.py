@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hostile import literal_units, no_hang
+from hostile import filled, literal_units, no_hang
 from hypothesis import example, given
 from hypothesis import strategies as st
 from secret_corpus import Row, fill, rows, templates
@@ -523,7 +523,7 @@ HOSTILE_LINES = (
 @pytest.mark.parametrize("piece", [*HOSTILE_TEXT, *HOSTILE_LINES])
 def test_hostile_text_does_not_hang(piece: str) -> None:
     """Text made to make a pattern backtrack comes back; what it costs is a matter for the benchmarks."""
-    text = (piece * (131_072 // len(piece) + 1))[:131_072]
+    text = filled(piece, 131_072)
     with no_hang():
         redact(text)
 
@@ -535,7 +535,7 @@ def test_no_literal_repeated_makes_it_hang(length: int, count: int, most: int) -
     """Whatever literal fills a text, work grows with its length: if it grew with the square, this would take longer."""
     for unit in literal_units(count):
         with no_hang(most):
-            redact((unit * (length // len(unit) + 1))[:length])
+            redact(filled(unit, length))
 
 
 @pytest.mark.parametrize("table", [tuple(SPOTTED), sorted({one for frame in FRAMES for one in frame.literals})])

@@ -80,10 +80,10 @@ class _Value:
 
     def stands_in(self, line: Line) -> None:
         """Note a line, and keep it among the newest to quote from; a tool's own are apart."""
-        if not line.text or (self.numbers and self.numbers[-1] == line.number):
+        newest = self._told if line.speaker == "tool" else self._said
+        if not line.text or (newest and newest[-1] is line):
             return
         self.numbers.append(line.number)
-        newest = self._told if line.speaker == "tool" else self._said
         newest.append(line)
         del newest[:-_QUOTES]
 
