@@ -20,9 +20,9 @@ from typing import Any
 from measuring import Figure, Speaker, cpu, report
 
 from compact import CompactConfig, CompactManager, redact
-from compact._archive import Archive
-from compact._redact import Redactor
-from compact._session import Session
+from compact._archive.archive import Archive
+from compact._redaction import Redactor
+from compact._session.session import Session
 from compact.stores.fs import Disk, FileStore
 
 TOKENS = 128_000

@@ -19,16 +19,16 @@ from typing import Any
 
 from measuring import Figure, Speaker, manager_for, report
 
-from compact._archive import Archive
-from compact._effects import Emit
-from compact._events import Event
-from compact._journal import Journal
-from compact._redact import Redactor
-from compact._rooms import Room
-from compact.sinks._fan import SinkList
+from compact._archive.archive import Archive
+from compact._engine.live_sessions import Room
+from compact._engine.recorder import Journal
+from compact._events.event import Event
+from compact._pipeline.effects import Emit
+from compact._redaction import Redactor
 from compact.sinks._queue import queued
 from compact.sinks.ariadne import AriadneSink
 from compact.sinks.jsonl import JsonlSink
+from compact.sinks.sink_list import SinkList
 from compact.stores.fs import FileStore
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
@@ -116,9 +116,9 @@ def latency(_: Speaker) -> Iterator[Figure]:
 
 SILENT = """
 import json, sys, time
-from compact._events import Event
-from compact._redact import Redactor
-from compact.sinks._fan import SinkList
+from compact._events.event import Event
+from compact._redaction import Redactor
+from compact.sinks.sink_list import SinkList
 from compact.sinks.ariadne import AriadneSink
 
 def resident():

@@ -35,8 +35,8 @@ from playback import story  # noqa: E402
 from providers import problems  # noqa: E402
 from summaries import _geometric, _mean  # noqa: E402
 
-from compact._dialects import DIALECTS  # noqa: E402
-from compact._meter import counter_for, message_tokens  # noqa: E402
+from compact._conversation.formats import DIALECTS  # noqa: E402
+from compact._conversation.tokens import counter_for, message_tokens  # noqa: E402
 
 SHARE = 0.4
 """The window, as a share of what is said; the instructions come on top."""

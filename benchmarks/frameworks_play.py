@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from compact import CompactConfig, CompactManager
-from compact._asks import Ask
-from compact._dialects import DIALECTS
-from compact._messages import Message
-from compact._meter import counter_for, message_tokens
-from compact.models.extract import extract
+from compact._conversation.formats import DIALECTS
+from compact._conversation.message import Message
+from compact._conversation.tokens import counter_for, message_tokens
+from compact._summary.request import Ask
+from compact.summarizers.extract import extract
 
 __all__ = ["METHODS"]
 

@@ -27,8 +27,8 @@ from statistics import linear_regression, quantiles
 from typing import Any
 
 from compact import CompactConfig, CompactManager
-from compact._meter import counter_for
-from compact._tables import encoding
+from compact._conversation.tables import encoding
+from compact._conversation.tokens import counter_for
 
 ROOT = Path(__file__).resolve().parents[1]
 # Behind all else, so that nobody gets another version of anything.

@@ -25,7 +25,7 @@ from measuring import Figure, Speaker, report
 from playwright.sync_api import Browser, sync_playwright
 from viewer import EVENTS, FOLDS, MESSAGES, POSTS, Asked, bodies, events, folded
 
-from compact._calls import stamp
+from compact._events.trace import stamp
 from compact.viewer import running
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

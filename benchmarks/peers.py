@@ -24,7 +24,7 @@ from measuring import LONG, Figure, Speaker, count, exponent, fast_extra, quiet,
 from peers_play import PEERS, Floor, Ours, OursCopied, OursWithoutFacts, Peer
 from plot import Line, log_log
 
-from compact._tables import encoding
+from compact._conversation.tables import encoding
 
 SIZES = (8_000, 32_000, 123_000, 500_000, 1_000_000)
 """Tokens of history. Nothing is due at any of them."""

@@ -13,7 +13,7 @@ from html import escape
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-from compact.replay._paper import Box, Frame, words
+from compact.replay.svg import Box, Frame, words
 
 __all__ = ["Line", "log_log"]
 

@@ -39,7 +39,7 @@ from measuring import (
 )
 
 from compact import CompactManager
-from compact._meter import counter_for
+from compact._conversation.tokens import counter_for
 
 TURNS = 300
 """Turns timed."""

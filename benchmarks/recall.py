@@ -37,10 +37,10 @@ from typing import Any
 from measuring import Figure
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._dialects import DIALECTS
-from compact._indexing import Folded, Steps
-from compact._recall import Index
-from compact._scan import scan
+from compact._archive.search_index import Index
+from compact._archive.search_tables import Folded, Steps
+from compact._conversation.formats import DIALECTS
+from compact._facts.values import scan
 
 ROOT = Path(__file__).resolve().parents[1]
 TRANSCRIPTS = ROOT.parent / "shared" / "transcripts"

@@ -37,8 +37,8 @@ from measuring import Figure, Speaker, report
 
 from compact.importers import read_logs
 from compact.replay import Setting, Trial, Window, processes, replay, summed
-from compact.replay._engines import Engine
-from compact.replay._ray import on_ray
+from compact.replay.executors import Engine
+from compact.replay.ray_executor import on_ray
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "transcripts"

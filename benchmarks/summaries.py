@@ -24,12 +24,12 @@ from typing import Any
 from measuring import Figure
 
 from compact import CompactConfig, compact_messages
-from compact._asks import Ask
-from compact._dialects import DIALECTS
-from compact._facts import facts_of
-from compact._fidelity import measure
-from compact._scan import facts_in
-from compact.models.extract import extract
+from compact._conversation.formats import DIALECTS
+from compact._facts.facts import facts_of
+from compact._facts.report import measure
+from compact._facts.values import facts_in
+from compact._summary.request import Ask
+from compact.summarizers.extract import extract
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

@@ -19,7 +19,7 @@ from measuring import Figure, Speaker, cpu, report
 
 from compact import Ask, CompactConfig, CompactManager, redact
 from compact.errors import ConfigError
-from compact.models.extract import extract
+from compact.summarizers.extract import extract
 
 import hostile  # isort: skip  # of the tests, which `measuring` makes importable
 from test_extract import TRAPS, trapped  # isort: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from compact.importers import read_logs
 from compact.replay import Setting, Window, processes
-from compact.replay._tune import tune
+from compact.replay.tune import tune
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "transcripts"
 BAR = 4

@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 from measuring import Figure, Speaker, report
 
 from compact import CompactConfig, CompactManager
-from compact._calls import Calls, spans_of
-from compact._events import Event
+from compact._events.event import Event
+from compact._events.trace import Calls, spans_of
 from compact.testing import ScriptedModel
 from compact.viewer import running
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import typer
 
-from compact.cli._app import EXIT_CODES
-from compact.cli._commands import app
+from compact.cli.app import EXIT_CODES
+from compact.cli.commands import app
 
 TARGET = Path(__file__).resolve().parents[1] / "CLI.md"
 HEAD = """# The command line

@@ -1,7 +1,8 @@
 """Write LAWS.md: each law in a sentence, its predicate, its property in the model, its planted fault, its tests.
 
 `python scripts/laws.py` writes it, `--check` only says whether it is up to date. Nothing is listed by hand: predicates
-come from `compact._laws`, properties from `spec/*.tla`, faults from `spec/faults.yaml`, tests from their marks.
+come from `compact._compaction.laws`, properties from `spec/*.tla`, faults from `spec/faults.yaml`, tests from their
+marks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from compact._laws import LAWS
+from compact._compaction.laws import LAWS
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """# The laws

@@ -1,11 +1,12 @@
-"""Pack the published token tables into the form that `compact._tables` ships.
+"""Pack the published token tables into the form that `compact._conversation.tables` ships.
 
     python scripts/pack_tables.py SRC DEST
 
 SRC is a folder with the published files, named `o200k_base.tiktoken` and `cl100k_base.tiktoken`, or as tiktoken names
 them in its cache (the sha1 of the address they come from). DEST receives `o200k_base.xz` and `cl100k_base.xz`.
 The published files are checked against the hashes that tiktoken pins. The packed files come out the same, byte for
-byte, wherever liblzma encodes alike (5.4 was used); each is compared with its pin in `compact._tables.SOURCES`, and
+byte, wherever liblzma encodes alike (5.4 was used); each is compared with its pin in
+`compact._conversation.tables.SOURCES`, and
 the exit code is 1 when one differs.
 """
 
@@ -17,7 +18,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-from compact._tables import SOURCES, unpack
+from compact._conversation.tables import SOURCES, unpack
 
 CACHE_NAMES = {
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",

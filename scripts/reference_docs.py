@@ -19,11 +19,11 @@ from typing import Any, ForwardRef, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 import compact
-from compact._environment import SECTIONS
-from compact._policy import ClearToolOutputs
-from compact._ranges import allowed
-from compact.cli._setup import sentences, yaml_line
+from compact.cli.configuration import sentences, yaml_line
 from compact.config import CompactConfig, environment_variables
+from compact.config.environment import SECTIONS
+from compact.config.fields import allowed
+from compact.config.sections import ClearToolOutputs
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 WRITTEN = "This page is written by `scripts/reference_docs.py` from the code itself.\n"

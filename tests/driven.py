@@ -1,4 +1,4 @@
-"""The engine, driven through the steps of the model: whoever walks a path of `compact.model` compares at every step.
+"""The engine, driven through the steps of the model: whoever walks a path of `compact._spec` compares at every step.
 
 A manager with a store and a summarizer of our own, used as any host uses it. The model says what happens next: what the
 host says, whether the store fails, how the summarizer answers, when the process dies. Where the engine can be seen
@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from compact import CompactConfig, CompactManager, _chain
-from compact._asks import Ask, body_of, envelope
-from compact._dialects import DIALECTS
-from compact._meter import counter_for, message_tokens
+from compact import CompactConfig, CompactManager
+from compact._conversation.formats import DIALECTS
+from compact._conversation.tokens import counter_for, message_tokens
+from compact._pipeline import summarize as _chain
+from compact._spec.conversation import Item
+from compact._spec.session import Rules, State, Step, due, start, steps
+from compact._summary.request import Ask, body_of, envelope
 from compact.errors import CompactError, ContentFilter, ModelUnavailable, SummaryTimeout
-from compact.model._conversation import Item
-from compact.model._session import Rules, State, Step, due, start, steps
 from compact.stores import KeyMissing, KeyTaken
 
 CHAT, TALLY = DIALECTS["openai-chat"], counter_for("chars", "gpt-4")

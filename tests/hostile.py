@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from compact._redact._formats import PLAIN, SHAPED, SPOTTED
-from compact._redact._frames import FRAMES
-from compact._redact._names import LITERALS
+from compact._redaction.formats import PLAIN, SHAPED, SPOTTED
+from compact._redaction.framed import FRAMES
+from compact._redaction.names import LITERALS
 
 YAML: dict[str, tuple[str | bytes, str]] = {
     "object tag": ("a: !!python/object/apply:os.system [echo]", "line 1: the tag"),

@@ -22,13 +22,13 @@ from hosts import Item, is_pinned, is_user
 from providers import problems
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._dialects import DIALECTS
-from compact._events import Event
-from compact._laws import LAWS, FoldCase
-from compact._messages import History
-from compact._meter import counter_for, message_tokens
-from compact._plan import Plan, Slot
-from compact._policy import Policy
+from compact._compaction.laws import LAWS, FoldCase
+from compact._compaction.plan import Plan, Slot
+from compact._conversation.formats import DIALECTS
+from compact._conversation.message import History
+from compact._conversation.tokens import counter_for, message_tokens
+from compact._events.event import Event
+from compact.config.sections import Policy
 from compact.errors import ArchiveError, CompactError, SummaryError
 from compact.stores import Store
 

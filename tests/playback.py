@@ -24,8 +24,8 @@ from typing import Any
 from providers import problems
 
 from compact import CompactConfig, CompactManager
-from compact._dialects import DIALECTS
-from compact._meter import counter_for, message_tokens
+from compact._conversation.formats import DIALECTS
+from compact._conversation.tokens import counter_for, message_tokens
 from compact.testing import Recorder, ScriptedModel
 
 __all__ = [

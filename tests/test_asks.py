@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact._asks import Ask, judge, unwrap
-from compact._chunks import cut, request_tokens
-from compact._messages import Answer, Call, Message
-from compact._tables import encoding
+from compact._conversation.message import Answer, Call, Message
+from compact._conversation.tables import encoding
+from compact._summary.chunking import cut, request_tokens
+from compact._summary.request import Ask, judge, unwrap
 from compact.errors import BadSummary, TokenLimitExceeded
 
 GOLDEN = Path(__file__).parent / "golden" / "prompts"

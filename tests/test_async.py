@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from compact import Ask, CompactConfig, CompactError, CompactManager
-from compact._layouts import LAYOUTS
-from compact._rooms import HOT_SESSIONS
+from compact._compaction.layouts import LAYOUTS
+from compact._engine.live_sessions import HOT_SESSIONS
 from compact.errors import ContentFilter, ManagerClosed, ModelUnavailable, SummaryTimeout, TokenLimitExceeded
 from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat

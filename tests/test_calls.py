@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._calls import Call, Calls, Span, event_of, has_times, spans_of, stamp, trace_of
-from compact._events import EVENT_NAMES, Event
+from compact._events.event import EVENT_NAMES, Event
+from compact._events.trace import Call, Calls, Span, event_of, has_times, spans_of, stamp, trace_of
 from compact.errors import ModelUnavailable
 from compact.sinks import event_json
 from compact.testing import Recorder, ScriptedModel, chat

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compact import Ask, CompactConfig, CompactManager
-from compact._tables import encoding
+from compact._conversation.tables import encoding
 from compact.errors import (
     ArchiveError,
     BadSummary,

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import compact
 from compact import CompactConfig, CompactManager
-from compact.cli._commands import app
+from compact.cli.commands import app
 from compact.testing import ScriptedModel, chat
 
 pytestmark = pytest.mark.slow  # real processes

@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from compact import CompactConfig, CompactManager, Plan
-from compact.cli._commands import app
+from compact.cli.commands import app
 from compact.testing import chat
 
 pytestmark = pytest.mark.slow  # together they take seconds

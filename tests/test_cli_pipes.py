@@ -159,7 +159,7 @@ def test_help_loads_nothing_heavy() -> None:
     """`--help` is asked for often; buckets, clusters, servers and models are for those who use them."""
     code = """
 import sys
-from compact.cli._commands import app
+from compact.cli.commands import app
 try:
     app(["--help"])
 except SystemExit as end:

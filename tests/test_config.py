@@ -24,10 +24,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from compact._environment import SECTIONS
-from compact._policy import ClearToolOutputs, Policy, Section, StoragePolicy, SummaryPolicy
-from compact._ranges import allowed
 from compact.config import AgentConfig, CompactConfig, environment_variables, window_of
+from compact.config.environment import SECTIONS
+from compact.config.fields import allowed
+from compact.config.sections import ClearToolOutputs, Policy, Section, StoragePolicy, SummaryPolicy
 from compact.errors import CompactError, ConfigError
 
 

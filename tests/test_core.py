@@ -23,19 +23,19 @@ from test_engine import golden_rows, policy_from
 
 import compact
 from compact import CompactConfig, CompactManager, Event, Fold, History, Plan, Policy, compact_messages
-from compact._calls import Calls, event_of, spans_of, trace_of
-from compact._dialects import DIALECTS
-from compact._entries import Entry, Memory, Reader, Record, as_seen
-from compact._environment import SECTIONS
-from compact._fit import _pressures
-from compact._messages import Answer, Call, Message, as_mapping, readable
-from compact._meter import Usage, counter_for
-from compact._records import own_fields
-from compact._redact import Redactor
-from compact._rubbish import KINDS
-from compact._sheet import line_at
-from compact._splice import shorten
-from compact._track import Track
+from compact._archive.fold_record import own_fields
+from compact._compaction.fit import _pressures
+from compact._compaction.splice import shorten
+from compact._conversation.formats import DIALECTS
+from compact._conversation.message import Answer, Call, Message, as_mapping, readable
+from compact._conversation.tokens import Usage, counter_for
+from compact._events.trace import Calls, event_of, spans_of, trace_of
+from compact._facts.collection import line_at
+from compact._redaction import Redactor
+from compact._session.entries import Entry, Memory, Reader, Record, as_seen
+from compact._session.host_list import Track
+from compact._summary.rejection import KINDS
+from compact.config.environment import SECTIONS
 from compact.errors import ArchiveError, CompactError, ContentFilter, ModelUnavailable, TokenLimitExceeded
 from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat
@@ -47,16 +47,17 @@ Messages = list[Any]
 def values() -> list[type]:
     """Every dataclass of the package's private modules."""
     here = Path(compact.__file__).parent
-    files = [
-        path.relative_to(here).with_suffix("")
-        for part in ("", "_dialects", "_redact")
-        for path in (here / part).glob("_[a-z]*.py")
-    ]
+    files = [path.relative_to(here).with_suffix("") for path in here.glob("_[a-z]*/**/[a-z]*.py")]
     found = [value for file in files for value in vars(import_module("compact." + ".".join(file.parts))).values()]
     return [value for value in found if isinstance(value, type) and is_dataclass(value)]
 
 
-CHANGING = {"_calls.Call", "_dialects._anthropic._Order", "_files._Collection", "_session.Ledger", "_underway.Call"}
+CHANGING = {
+    "_conversation.formats.anthropic._Order",
+    "_events.trace.Call",
+    "_pipeline.underway.Call",
+    "_session.session.Ledger",
+}
 """What grows while it is looked at."""
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from compact._dialects import detect
-from compact._messages import History
-from compact._tables import encoding
+from compact._conversation.formats import detect
+from compact._conversation.message import History
+from compact._conversation.tables import encoding
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[1] / "examples" / "demo_transcript.py"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from compact._dialects import DIALECTS, detect
-from compact._messages import Answer, Call, Message
+from compact._conversation.formats import DIALECTS, detect
+from compact._conversation.message import Answer, Call, Message
 
 CHAT, RESPONSES, ANTHROPIC = "openai-chat", "openai-responses", "anthropic"
 

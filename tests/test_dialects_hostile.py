@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact._dialects import DIALECTS, detect
+from compact._conversation.formats import DIALECTS, detect
 from compact.errors import InvalidMessage
 
 CHAT, RESPONSES, ANTHROPIC = "openai-chat", "openai-responses", "anthropic"

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compact._dialects import DIALECTS
-from compact._dialects._base import CONTINUES, NO_RESULT, ORPHAN
-from compact._messages import Message
+from compact._conversation.formats import DIALECTS
+from compact._conversation.formats.base import CONTINUES, NO_RESULT, ORPHAN
+from compact._conversation.message import Message
 
 CHAT, RESPONSES, ANTHROPIC = "openai-chat", "openai-responses", "anthropic"
 

@@ -22,10 +22,10 @@ import typer
 
 import compact
 from compact import CompactConfig, CompactManager, errors
-from compact._environment import SECTIONS
-from compact._events import EVENT_NAMES, Event
-from compact.cli._commands import app
+from compact._events.event import EVENT_NAMES, Event
+from compact.cli.commands import app
 from compact.config import environment_variables
+from compact.config.environment import SECTIONS
 from compact.errors import ModelUnavailable
 from compact.testing import Recorder, ScriptedModel, chat
 

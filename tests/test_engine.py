@@ -24,7 +24,7 @@ from compact import (
     Policy,
     compact_messages,
 )
-from compact._tables import encoding
+from compact._conversation.tables import encoding
 from compact.errors import ArchiveError, BadSummary, CompactError, LawViolation, ModelUnavailable, SummaryError
 from compact.testing import Recorder, ScriptedModel, chat, shape, transcripts
 

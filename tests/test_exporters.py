@@ -26,15 +26,15 @@ import pytest
 from ariadne_stand_in import LARGEST, UNRESOLVED, StandIn, refused_url
 
 from compact import CompactConfig, CompactManager
-from compact._events import Event
-from compact._redact import Redactor
+from compact._events.event import Event
+from compact._redaction import Redactor
 from compact.errors import ConfigError
 from compact.sinks import Queued, queued
-from compact.sinks._fan import SinkList
-from compact.sinks._post import Post
+from compact.sinks._http_post import Post
 from compact.sinks._queue import Undelivered
 from compact.sinks.ariadne import AriadneSink
 from compact.sinks.jsonl import JsonlSink
+from compact.sinks.sink_list import SinkList
 from compact.testing import ScriptedModel, chat
 
 pytestmark = pytest.mark.slow  # servers and processes of their own
@@ -1007,7 +1007,7 @@ def test_exit_without_close_says_what_was_lost(tmp_path: Path, how: str) -> None
 
 UNSAID = """
     import gc, sys
-    from compact._events import Event
+    from compact._events.event import Event
     from compact.sinks.ariadne import AriadneSink
     for _ in range(3):
         sink = AriadneSink(sys.argv[1])
@@ -1030,7 +1030,7 @@ def test_no_loss_goes_unsaid() -> None:
 
 HANGING = """
     import sys, threading
-    from compact._events import Event
+    from compact._events.event import Event
     from compact.sinks._queue import Queued, close_all
     queues = [Queued(lambda events: threading.Event().wait(), label=f"{number}") for number in range(40)]
     for queue in queues:
@@ -1049,7 +1049,7 @@ def test_many_that_hang_take_no_longer_than_one(how: str) -> None:
 
 MULTIPROCESSING = """
 import multiprocessing, sys
-from compact._events import Event
+from compact._events.event import Event
 from compact.sinks._queue import queued
 from compact.sinks.ariadne import AriadneSink
 from compact.sinks.jsonl import JsonlSink
@@ -1085,7 +1085,7 @@ def test_a_child_of_multiprocessing_delivers_what_it_emitted(tmp_path: Path, how
 HELD = """
     import os, signal, sys, threading, time
     import agents.tracing
-    from compact._events import Event
+    from compact._events.event import Event
     from compact.sinks.agents_sdk import agents_sdk_sink
     from compact.sinks.console import console_sink
 
@@ -1159,7 +1159,7 @@ def test_events_at_one_reading_of_the_clock_are_told_apart() -> None:
 
 FORKING = """
     import os, sys, threading, time, traceback
-    from compact._events import Event
+    from compact._events.event import Event
     from compact.sinks._queue import queued
     from compact.sinks.ariadne import AriadneSink
     from compact.sinks.jsonl import JsonlSink

@@ -16,12 +16,12 @@ from hostile import no_hang
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact._asks import Ask
-from compact._messages import Answer, Call, Message
-from compact._policy import SummaryPolicy
+from compact._conversation.message import Answer, Call, Message
+from compact._summary.request import Ask
+from compact.config.sections import SummaryPolicy
 from compact.models import offline_summarizer, summarizer_for
-from compact.models._write import HEADINGS
-from compact.models.extract import extract
+from compact.summarizers.extract import extract
+from compact.summarizers.render import HEADINGS
 
 STRATEGIES = ("task_state", "decision_log", "code_delta", "brief")
 COUNTERS: tuple[Callable[[str], int], ...] = (

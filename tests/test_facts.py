@@ -22,14 +22,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from demo_transcript import build
 
 from compact import Ask
-from compact._dialects import DIALECTS
-from compact._facts import Facts, facts_of
-from compact._fidelity import measure
-from compact._messages import Answer, Call, Message
-from compact._repair import faithful
-from compact._sheet import Sheet, marks_of
-from compact._touches import arguments_of, difference, touches_of
-from compact._worth import SENTENCES, Fact
+from compact._conversation.formats import DIALECTS
+from compact._conversation.message import Answer, Call, Message
+from compact._facts.collection import Sheet, marks_of
+from compact._facts.facts import Facts, facts_of
+from compact._facts.file_changes import arguments_of, difference, touches_of
+from compact._facts.ranking import SENTENCES, Fact
+from compact._facts.report import measure
+from compact._facts.restore_lost import faithful
 
 GOLDEN = Path(__file__).parent / "golden" / "facts.txt"
 
@@ -463,8 +463,8 @@ def test_nothing_is_no_facts() -> None:
 
 SEEDED = """
 import json, sys
-from compact._facts import facts_of
-from compact._repair import faithful
+from compact._facts.facts import facts_of
+from compact._facts.restore_lost import faithful
 sys.path.insert(0, sys.argv[1])
 from test_facts import NOTES, ask, assistant, tool, user
 talk = [m for n in range(40) for m in (
@@ -583,7 +583,7 @@ def test_sentences_that_could_not_fit_are_let_go_and_change_nothing(
     held = found(*messages, max_tokens=limit)
     assert let_go
     assert max(let_go) <= 16 * limit
-    monkeypatch.setattr("compact._sheet._HELD", 1 << 30)
+    monkeypatch.setattr("compact._facts.collection._HELD", 1 << 30)
     let_go.clear()
     assert held == found(*messages, max_tokens=limit)
     assert not let_go

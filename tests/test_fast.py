@@ -24,9 +24,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import compact
-from compact import _tables
-from compact._meter import counter_for
-from compact._tables._encoders import _HARMLESS, _UNSETTLED, PROBE, _plain
+from compact._conversation import tables as _tables
+from compact._conversation.tables.encoders import _HARMLESS, _UNSETTLED, PROBE, _plain
+from compact._conversation.tokens import counter_for
 from compact.testing import chat
 
 pytestmark = pytest.mark.slow
@@ -181,7 +181,7 @@ def test_any_text_counts_alike(text: str) -> None:
 @pytest.mark.parametrize("table", MODELS)
 def test_long_texts_count_alike(table: str) -> None:
     """What is counted in slices is cut in the same places, in front of whichever encoder."""
-    from compact._meter import _in_slices
+    from compact._conversation.tokens import _in_slices
 
     encode = _tables.encoding(table).encode_ordinary
     plain = _in_slices(lambda text: len(encode(text)))
@@ -192,7 +192,7 @@ def test_long_texts_count_alike(table: str) -> None:
 
 @pytest.mark.parametrize("table", MODELS)
 def test_the_probe_is_counted_by_tiktoken_too(table: str) -> None:
-    from compact._tables._encoders import _PROBE_TOKENS
+    from compact._conversation.tables.encoders import _PROBE_TOKENS
 
     assert len(_tables.encoding(table).encode_ordinary(PROBE)) == _PROBE_TOKENS[table]
 
@@ -216,12 +216,12 @@ def test_the_extra_counts_wherever_it_is_installed() -> None:
     """Importing loads nothing; the first count loads toktok, and no table of ours beside it; no thread is started."""
     script = """
 import sys, threading
-import compact._meter, compact._tables
+import compact._conversation.tokens, compact._conversation.tables
 assert "toktok" not in sys.modules
 for model in ("gpt-4o", "gpt-4", "claude-sonnet-4-5"):
-    tally = compact._meter.counter_for("tiktoken", model)
+    tally = compact._conversation.tokens.counter_for("tiktoken", model)
     print(tally.encoder, tally.count("Hello <|endoftext|>"))
-print(compact._tables._packed._loaded, threading.active_count())
+print(compact._conversation.tables.packed._loaded, threading.active_count())
 """
     assert ["toktok 8", "toktok 7", "toktok 8", "{} 1"] == child(script)
 
@@ -232,8 +232,8 @@ def test_without_the_extra_the_numbers_are_the_same() -> None:
 import os, sys
 if os.environ["HIDDEN"]:
     sys.modules["toktok"] = None
-from compact._meter import counter_for
-from compact._tables._encoders import _HARMLESS, _UNSETTLED, PROBE, _plain
+from compact._conversation.tokens import counter_for
+from compact._conversation.tables.encoders import _HARMLESS, _UNSETTLED, PROBE, _plain
 for model in ("gpt-4o", "gpt-4"):
     tally = counter_for("tiktoken", model)
     print(tally.encoder, tally.count(PROBE), tally.count("word " * 50_000), tally.count("\\ud83d\\ude00\\udfff"))
@@ -255,7 +255,7 @@ for model in ("gpt-4o", "gpt-4"):
 def test_an_extra_that_fails_is_warned_of_once(tmp_path: Path, module: str, why: str) -> None:
     (tmp_path / "toktok.py").write_text(module)
     script = """
-from compact._meter import counter_for
+from compact._conversation.tokens import counter_for
 for model in ("gpt-4o", "gpt-4o", "o3"):
     tally = counter_for("tiktoken", model)
     print(tally.encoder, tally.count("Hello <|endoftext|>"))
@@ -286,7 +286,7 @@ def test_a_fork_counts_on() -> None:
     script = """
 import os, sys, threading, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
-from compact._meter import counter_for
+from compact._conversation.tokens import counter_for
 count = counter_for("tiktoken", "gpt-4o").count
 text = "It's 12,345 rows.\\n" * 20_000
 other, done = threading.Thread(target=lambda: (count(text), done.wait())), threading.Event()

@@ -20,7 +20,7 @@ from hosts import is_pinned
 from walks import Result, Walk
 
 from compact import CompactError, CompactManager
-from compact._plan import Fold, Plan
+from compact._compaction.plan import Fold, Plan
 from compact.testing import chat
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_facts import ask, assistant, tool, user
 
-from compact import Ask, CompactConfig, CompactManager, _memo
-from compact._dialects import DIALECTS
-from compact._facts import Facts, facts_of
-from compact._fidelity import CRITICAL, Kept, Report, measure, stands_in, together
-from compact._messages import Message
-from compact._repair import HEADING, faithful, repair
-from compact._worth import SENTENCES, Fact, Line
+from compact import Ask, CompactConfig, CompactManager
+from compact._conversation.formats import DIALECTS
+from compact._conversation.message import Message
+from compact._facts import cache as _memo
+from compact._facts.facts import Facts, facts_of
+from compact._facts.ranking import SENTENCES, Fact, Line
+from compact._facts.report import CRITICAL, Kept, Report, measure, stands_in, together
+from compact._facts.restore_lost import HEADING, faithful, repair
 from compact.testing import Recorder, chat, transcripts
 
 TALK = (

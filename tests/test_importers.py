@@ -21,12 +21,12 @@ from log_writers import WRITERS, lines
 from test_transcripts import FILES, load
 
 from compact import CompactConfig, CompactManager
-from compact._dialects import DIALECTS, detect
-from compact._sources import SUFFIXES, expand
+from compact._conversation.formats import DIALECTS, detect
 from compact.errors import LogError
 from compact.importers import IMPORTERS, Conversation, read_logs
 from compact.importers import detect as importer_of
 from compact.importers._log import Log
+from compact.importers.sources import SUFFIXES, expand
 from compact.testing import chat, transcripts
 
 GOLDEN = Path(__file__).parent / "golden" / "logs"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from compact import CompactConfig, CompactManager
-from compact._asks import Ask
-from compact._messages import Answer, Call, Message
+from compact._conversation.message import Answer, Call, Message
+from compact._summary.request import Ask
 from compact.testing import Recorder, ScriptedModel, chat
 
 WORD = "zebracorn"

@@ -272,7 +272,7 @@ def every_kind() -> list[Any]:
 
 def test_every_kind_of_message_crosses_without_loss() -> None:
     """What is read is a chat message, also out of an archive, and gives the same LangChain message again."""
-    from compact._dialects import DIALECTS, detect
+    from compact._conversation.formats import DIALECTS, detect
     from compact.adapters._langchain_messages import read, write
 
     chat = DIALECTS["openai-chat"]

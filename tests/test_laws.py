@@ -14,8 +14,8 @@ import pytest
 from providers import problems
 
 from compact import LAWS, Ask, Clip, CompactConfig, CompactManager, Event, Fold, History, Message, Plan, Policy
-from compact._laws import FoldCase, broken_law
-from compact._messages import Answer, Call
+from compact._compaction.laws import FoldCase, broken_law
+from compact._conversation.message import Answer, Call
 from compact.errors import CompactError, ConfigError, InsufficientBudget, ModelUnavailable
 from compact.testing import Recorder, ScriptedModel, chat, shape
 

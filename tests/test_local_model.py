@@ -14,7 +14,7 @@ import pytest
 from local_model import llama_server, part
 
 from compact import Ask, CompactConfig, CompactManager
-from compact._policy import SummaryPolicy
+from compact.config.sections import SummaryPolicy
 from compact.errors import BadSummary, ModelUnavailable, SummaryTimeout, TokenLimitExceeded
 from compact.models import Summarizer, Written, summarizer_for
 from compact.testing import Recorder, chat

@@ -18,10 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact import CompactConfig, CompactManager, _tables
-from compact._messages import Answer, Call, Message
-from compact._meter import Tally, Usage, _in_slices, counter_for, message_tokens, reported_input
-from compact._tools_cost import tools_tokens
+from compact import CompactConfig, CompactManager
+from compact._conversation import tables as _tables
+from compact._conversation.message import Answer, Call, Message
+from compact._conversation.tokens import Tally, Usage, _in_slices, counter_for, message_tokens, reported_input
+from compact._conversation.tool_schemas import tools_tokens
 from compact.errors import ConfigError, InvalidMessage
 
 JARGON = [
@@ -173,7 +174,7 @@ def test_encodings_equal_tiktokens_own(tmp_path: Path) -> None:
 import sys
 sys.addaudithook(lambda event, args: sys.exit(event) if event.startswith("socket.") else None)
 from tiktoken_ext.openai_public import ENCODING_CONSTRUCTORS
-from compact._tables import SOURCES, encoding
+from compact._conversation.tables import SOURCES, encoding
 for name, source in SOURCES.items():
     theirs = ENCODING_CONSTRUCTORS[name]()
     assert theirs["pat_str"] == source.pattern, name
@@ -207,10 +208,10 @@ def watch(event, args):
     if writes or event.startswith(("socket.", "subprocess.", "os.putenv", "os.mkdir", "os.rename", "tempfile.")):
         seen.append((event, args))
 sys.addaudithook(watch)
-import compact._meter
+import compact._conversation.tokens
 assert "tiktoken" not in sys.modules
-compact._meter.counter_for("tiktoken", "gpt-4o").count("hello")
-compact._meter.counter_for("tiktoken", "gpt-4").count("hello")
+compact._conversation.tokens.counter_for("tiktoken", "gpt-4o").count("hello")
+compact._conversation.tokens.counter_for("tiktoken", "gpt-4").count("hello")
 print(seen)
 """
     run = subprocess.run([sys.executable, "-c", script, hidden], capture_output=True, text=True)
@@ -223,7 +224,7 @@ def test_threads_share_one_table() -> None:
     script = """
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from compact._tables import encoding
+from compact._conversation.tables import encoding
 start = Barrier(8)
 def load(_):
     start.wait()
@@ -238,15 +239,15 @@ with ThreadPoolExecutor(8) as pool:
 
 def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     """One changed byte in a table is noticed before it is used, and the error says what to do."""
-    shutil.copytree(Path(_tables.__file__).parents[1], tmp_path / "compact")
-    table = tmp_path / "compact" / "_tables" / "cl100k_base.xz"
+    shutil.copytree(Path(_tables.__file__).parents[2], tmp_path / "compact")
+    table = tmp_path / "compact" / "_conversation" / "tables" / "cl100k_base.xz"
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
     table.write_bytes(content)
     script = """
 import sys
 sys.modules["toktok"] = None  # the extra has tables of its own
-from compact._meter import counter_for
+from compact._conversation.tokens import counter_for
 from compact.errors import CompactError
 try:
     counter_for("tiktoken", "gpt-4")

@@ -1,6 +1,6 @@
 """The model and the code, held together from both sides.
 
-`compact.model` reads `spec/*.tla` in Python: its state graph is the one that TLC finds. The engine is then driven
+`compact._spec` reads `spec/*.tla` in Python: its state graph is the one that TLC finds. The engine is then driven
 through every step of that graph. `make prove` does the same with larger bounds.
 """
 
@@ -14,7 +14,7 @@ from driven import Disagreement, Memory, Walk, config_for, paths, without_waitin
 from tlc import check, graph, models, require, rules_of
 
 from compact import CompactConfig, CompactManager
-from compact.model._session import Rules, start, steps
+from compact._spec.session import Rules, start, steps
 from compact.testing import ScriptedModel, chat
 
 DRIVEN = models("driven")

@@ -22,8 +22,8 @@ import pytest
 from local_model import Answer, Server, part, scripted_server
 
 from compact import Ask, CompactConfig, CompactManager
-from compact._policy import SummaryPolicy
-from compact._prices import PRICES, Caching, caching_of, cost_of
+from compact.config.model_catalog import PRICES, Caching, caching_of, cost_of
+from compact.config.sections import SummaryPolicy
 from compact.errors import (
     BadSummary,
     ConfigError,
@@ -272,7 +272,7 @@ def test_half_a_surrogate_pair_can_be_sent(provider: str, server: Server) -> Non
 )
 def test_openai_requests(model: str | None, official: bool, wanted: dict[str, Any]) -> None:
     """OpenAI's own service has newer names and models without a temperature; every other server has one form."""
-    from compact.models._openai import request
+    from compact.summarizers.openai import request
 
     body = request(ask(model=model, temperature=0.5, seed=42), official=official)
     assert wanted == {name: value for name, value in body.items() if name not in ("model", "messages")}
@@ -295,7 +295,7 @@ def test_openai_requests(model: str | None, official: bool, wanted: dict[str, An
 )
 def test_anthropic_requests(model: str | None, takes_temperature: bool) -> None:
     """Claude models after 4.6 refuse a temperature, so they are sent none; it is never above 1."""
-    from compact.models._anthropic import request
+    from compact.summarizers.anthropic import request
 
     body = request(ask(model=model, temperature=1.5))
     assert 64 == body["max_tokens"]

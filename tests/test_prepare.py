@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from providers import problems
 
 from compact import Ask, CompactConfig, CompactManager
-from compact._rooms import HOT_SESSIONS
+from compact._engine.live_sessions import HOT_SESSIONS
 from compact.errors import ArchiveError, ConfigError, InsufficientBudget, ModelUnavailable
 from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat, transcripts

@@ -69,7 +69,7 @@ class Provider:
 
 
 PATIENT = """
-from compact.proxy._state._careful import Careful
+from compact.proxy.state.fallback_state import Careful
 
 Careful.__init__.__kwdefaults__["patience"] = 20.0
 from compact.cli import main

@@ -31,9 +31,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from compact import CompactConfig, CompactError
-from compact._proxy_policy import ProxyPolicy
+from compact.config.proxy_section import ProxyPolicy
 from compact.proxy import running
-from compact.proxy._operations import Operations
+from compact.proxy.operations import Operations
 
 ROOT = Path(__file__).resolve().parents[1]
 TOKEN = "a-token+nobody/guesses"

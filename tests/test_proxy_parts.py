@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from compact import Ask, CompactConfig, CompactManager
-from compact._endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
-from compact.proxy._answers import Listener
-from compact.proxy._body import Body
-from compact.proxy._conversations import Conversations, Exchange, Folded
-from compact.proxy._light import Light
-from compact.proxy._operations import Operations
-from compact.proxy._relay import Relay
-from compact.proxy._reply import Reply
-from compact.proxy._scales import Scales
-from compact.proxy._state._memory import MemoryState
-from compact.proxy._upstream import Upstream, forwarded
+from compact._http.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
+from compact.proxy.body import Body
+from compact.proxy.conversations import Conversations, Exchange, Folded
+from compact.proxy.light import Light
+from compact.proxy.operations import Operations
+from compact.proxy.relay import Relay
+from compact.proxy.responses import Listener
+from compact.proxy.state.memory_state import MemoryState
+from compact.proxy.upstream import Upstream, forwarded
+from compact.proxy.upstream_response import Reply
+from compact.proxy.weights import Scales
 from compact.testing import chat
 
 VALUES = st.recursive(
@@ -211,8 +211,8 @@ def test_a_redirect_leads_through_us_or_nowhere(said: bytes, place: bytes | None
 
 def test_a_compressed_body_is_read_within_its_limit() -> None:
     """Not one byte more is unpacked than a body may have."""
-    from compact.proxy._answers import Refused
-    from compact.proxy._packing import unpacked
+    from compact.proxy.compression import unpacked
+    from compact.proxy.responses import Refused
 
     plain = b"x" * 1_000
     for encoding, data in ((b"deflate", zlib.compress(plain)), (b"", plain), (b"br", plain)):
@@ -225,7 +225,7 @@ def test_a_compressed_body_is_read_within_its_limit() -> None:
 
 def test_only_packings_that_can_be_overheard_are_asked_for() -> None:
     """A refusal that nobody can read cannot be answered by a smaller request."""
-    from compact.proxy._packing import Unpacker, overheard
+    from compact.proxy.compression import Unpacker, overheard
 
     assert overheard(b"gzip, deflate, br, zstd") == b"gzip, deflate"
     assert overheard(b"br;q=1.0, gzip;q=0.5") == b"gzip;q=0.5"

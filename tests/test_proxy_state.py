@@ -19,8 +19,8 @@ from local_model import part
 from redis_server import RedisServer, redis_server
 
 from compact.errors import CompactError, ConfigError
-from compact.proxy._state import Careful, State, open_state, place_of
-from compact.proxy._state._memory import MemoryState
+from compact.proxy.state import Careful, State, open_state, place_of
+from compact.proxy.state.memory_state import MemoryState
 
 PLACES = ("memory", "sqlite", "redis")
 PASSWORD = "pa55-canary"
@@ -152,7 +152,7 @@ def test_values_end_unless_they_are_used(tmp_path: Path, server: RedisServer, na
 
 CLAIMS = """
 import asyncio, json, sys
-from compact.proxy._state import place_of
+from compact.proxy.state import place_of
 
 async def main(url, prefix, me, count):
     state = place_of(url, ttl=60)
@@ -308,7 +308,7 @@ def test_without_the_client_of_redis() -> None:
     """The extra is named, and nothing else needs it."""
     code = (
         "import sys; sys.modules['redis'] = None\n"
-        "from compact.proxy._state import place_of\n"
+        "from compact.proxy.state import place_of\n"
         "place_of('memory', ttl=1)\n"
         "try: place_of('redis://h', ttl=1)\n"
         "except ImportError as error: print(type(error).__name__, error)"

@@ -20,8 +20,8 @@ from compact.errors import (
     TokenLimitExceeded,
 )
 from compact.models import Written
-from compact.proxy._summaries import CALLER, Caller, upstream_summarizer
-from compact.proxy._upstream import Upstream
+from compact.proxy.summarizer import CALLER, Caller, upstream_summarizer
+from compact.proxy.upstream import Upstream
 from compact.testing import chat
 
 APIS = {

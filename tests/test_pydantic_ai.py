@@ -19,9 +19,9 @@ import pytest
 from playback import RULE, SYSTEM, TOOLS, Play, Step, judge, managed, story
 
 from compact import InsufficientBudget
-from compact._dialects import DIALECTS
-from compact._meter import counter_for, message_tokens
-from compact._tools_cost import tools_tokens
+from compact._conversation.formats import DIALECTS
+from compact._conversation.tokens import counter_for, message_tokens
+from compact._conversation.tool_schemas import tools_tokens
 from compact.adapters._bridge import Bridge
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]

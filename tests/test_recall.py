@@ -19,8 +19,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager
-from compact._indexing import Folded, Steps
-from compact._recall import Index, Recalled
+from compact._archive.search_index import Index, Recalled
+from compact._archive.search_tables import Folded, Steps
 from compact.errors import ArchiveError
 from compact.stores import Store
 from compact.stores.fs import FileStore
@@ -550,8 +550,8 @@ def test_many_threads(tmp_path: Path, on_disk: bool) -> None:
 
 _PROCESS = """
 import sys
-from compact._indexing import Folded, Steps
-from compact._recall import Index
+from compact._archive.search_tables import Folded, Steps
+from compact._archive.search_index import Index
 said = lambda n, i: {"role": "user", "content": f"granite {n} {i}"}
 step = lambda n: Folded(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
 index, steps = Index(sys.argv[1]), Steps(range(60), str, step)
@@ -593,8 +593,8 @@ def test_asking_drops_no_lock_of_this_process(tmp_path: Path) -> None:
 
 _CROWD = """
 import sys, threading
-from compact._indexing import Folded, Steps
-from compact._recall import Index
+from compact._archive.search_tables import Folded, Steps
+from compact._archive.search_index import Index
 said = lambda n, i: {"role": "user", "content": f"granite {n} {i} " + "lantern " * 50}
 step = lambda n: Folded(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
 index, wrong = Index(sys.argv[1]), []

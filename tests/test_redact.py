@@ -25,12 +25,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from secret_corpus import Row, fill, rows, templates
 
-from compact._redact import REDACTED, Redactor, held_secrets, redact
-from compact._redact._formats import SPOTTED
-from compact._redact._frames import FRAMES
-from compact._redact._prefilter import Literals
-from compact._redact._remembered import Remembered
-from compact._redact._slices import LARGEST, in_slices
+from compact._redaction import REDACTED, Redactor, held_secrets, redact
+from compact._redaction.formats import SPOTTED
+from compact._redaction.framed import FRAMES
+from compact._redaction.prefilter import Literals
+from compact._redaction.remembered import Remembered
+from compact._redaction.slices import LARGEST, in_slices
 from compact.errors import ConfigError
 
 GOLDEN = Path(__file__).parent / "golden" / "redacted.json"

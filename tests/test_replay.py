@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from loopback import serving
 
 from compact import CompactConfig
-from compact._prices import Caching
+from compact.config.model_catalog import Caching
 from compact.errors import ConfigError, LogError
 from compact.importers import Conversation
 from compact.replay import Comparison, Result, Setting, Trial, Window, processes, replay, summed
-from compact.replay._engines import Done, Task, work
-from compact.replay._results import FORMAT
-from compact.replay._sums import best_edge
+from compact.replay.comparison import best_edge
+from compact.replay.executors import Done, Task, work
+from compact.replay.results import FORMAT
 from compact.testing import chat, transcripts
 
 DIALECTS = ("openai-chat", "openai-responses", "anthropic")

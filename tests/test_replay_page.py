@@ -21,17 +21,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from compact import CompactConfig
-from compact.cli._commands import app
-from compact.cli._lab import _show_tuned, _tuned
+from compact.cli.commands import app
+from compact.cli.replay import _show_tuned, _tuned
 from compact.importers import Conversation
 from compact.replay import Comparison, Lab, Setting, Sums, Trial, Window, replay, summed
-from compact.replay._numbers import money, percent, seconds, short
-from compact.replay._page import page
-from compact.replay._paper import Box, labels, ticks
-from compact.replay._plots import Line, lines, thinned
-from compact.replay._report import COLUMNS, described, findings
-from compact.replay._table import parts
-from compact.replay._tune import Reason, Tuned, Verdict
+from compact.replay.html_page import page
+from compact.replay.number_format import money, percent, seconds, short
+from compact.replay.plots import Line, lines, thinned
+from compact.replay.report import COLUMNS, described, findings
+from compact.replay.svg import Box, labels, ticks
+from compact.replay.table import parts
+from compact.replay.tune import Reason, Tuned, Verdict
 from compact.testing import chat
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -68,7 +68,7 @@ def on_a_cluster(logs: str) -> None:
     """Replay on a cluster of our own, and tell what came of it."""
     import ray
 
-    from compact.replay._ray import on_ray
+    from compact.replay.ray_executor import on_ray
 
     killed: list[int] = []
     deadly = Deadly("deadly", talks(1)[0].messages, "d.jsonl", "plain")
@@ -118,7 +118,7 @@ def test_ray_is_asked_for_by_nobody_else_and_missed_in_a_sentence() -> None:
 def without_a_cluster() -> None:
     """Tell what happens when Ray is not installed, and when no cluster is where it should be."""
     from compact.errors import ConfigError, MissingExtra
-    from compact.replay._ray import on_ray
+    from compact.replay.ray_executor import on_ray
 
     said: dict[str, Any] = {"imported": "ray" in sys.modules}
     sys.modules["ray"] = None  # type: ignore[assignment]

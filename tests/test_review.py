@@ -14,8 +14,8 @@ import pytest
 from providers import problems
 
 from compact import CompactConfig, CompactManager, Fold, History, InsufficientBudget, Plan, Policy, compact_messages
-from compact._layouts import in_place
-from compact._rooms import HOT_SESSIONS
+from compact._compaction.layouts import in_place
+from compact._engine.live_sessions import HOT_SESSIONS
 from compact.errors import ArchiveError, CompactError, ConfigError, ModelUnavailable
 from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat

@@ -8,9 +8,9 @@ import pytest
 from hostile import no_hang
 
 from compact import CompactConfig, CompactManager
-from compact._asks import Ask, judge
-from compact._messages import Answer, Call, Message
-from compact._rubbish import KINDS
+from compact._conversation.message import Answer, Call, Message
+from compact._summary.rejection import KINDS
+from compact._summary.request import Ask, judge
 from compact.errors import BadSummary, ContentFilter, SummaryError
 from compact.testing import Recorder, ScriptedModel, chat
 

@@ -27,7 +27,7 @@ from s3_servers import (
 )
 
 from compact import CompactConfig, CompactManager
-from compact._policy import StoragePolicy
+from compact.config.sections import StoragePolicy
 from compact.errors import ArchiveError, ConfigError, MissingExtra
 from compact.stores import KeyMissing, KeyTaken, open_store
 from compact.stores.s3 import Patience, S3Store

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact._events import EVENT_NAMES, Event
-from compact._redact import Redactor
+from compact._events.event import EVENT_NAMES, Event
+from compact._redaction import Redactor
 from compact.sinks import event_json, plain, redacting
-from compact.sinks._fan import SinkList
 from compact.sinks.console import console_sink
 from compact.sinks.jsonl import JsonlSink
+from compact.sinks.sink_list import SinkList
 
 NOON = 1_700_000_000.0
 
@@ -258,7 +258,7 @@ def test_the_console_needs_no_rich() -> None:
     """Without the extra `cli` the lines are the same, in plain text."""
     code = (
         "import sys; sys.modules['rich'] = None\n"
-        "from compact._events import Event; from compact.sinks.console import console_sink\n"
+        "from compact._events.event import Event; from compact.sinks.console import console_sink\n"
         f"console_sink()(Event('compact.error', 's-1', 1, {NOON}, data={DATA['compact.error']!r}))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

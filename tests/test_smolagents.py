@@ -14,8 +14,8 @@ import pytest
 from playback import RULE, TOOLS, Play, Step, judge, managed, story
 
 from compact import InsufficientBudget
-from compact._dialects import DIALECTS
-from compact._meter import counter_for, message_tokens
+from compact._conversation.formats import DIALECTS
+from compact._conversation.tokens import counter_for, message_tokens
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

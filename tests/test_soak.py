@@ -15,7 +15,7 @@ import pytest
 from providers import problems
 
 from compact import CompactConfig, CompactManager
-from compact._tables import encoding
+from compact._conversation.tables import encoding
 from compact.testing import ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[1]

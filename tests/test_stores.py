@@ -20,7 +20,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compact._policy import StoragePolicy
+from compact.config.sections import StoragePolicy
 from compact.errors import ArchiveError
 from compact.stores import (
     KeyMissing,

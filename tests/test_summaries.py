@@ -20,12 +20,12 @@ from test_extract import CHAT, CODING, STRATEGIES, ask, calls, user
 from test_extract import answers as answered
 
 from compact import CompactConfig, CompactManager, compact_messages
-from compact._asks import Ask
-from compact._dialects import DIALECTS
-from compact._facts import facts_of
-from compact._fidelity import kept
-from compact._messages import Message
-from compact.models.extract import extract
+from compact._conversation.formats import DIALECTS
+from compact._conversation.message import Message
+from compact._facts.facts import facts_of
+from compact._facts.report import kept
+from compact._summary.request import Ask
+from compact.summarizers.extract import extract
 
 GOLDEN = Path(__file__).parent / "golden" / "extract"
 KINDS = ("create", "merge", "shrink")

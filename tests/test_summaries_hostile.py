@@ -10,8 +10,8 @@ from test_extract import CHAT, ask, calls, section, user
 from test_extract import answers as answered
 
 from compact import CompactConfig, CompactManager, compact_messages
-from compact._messages import Answer, Call, Message
-from compact.models.extract import extract
+from compact._conversation.message import Answer, Call, Message
+from compact.summarizers.extract import extract
 from compact.testing import ScriptedModel, chat
 
 FILLER = [user("Please look at part_1.py and say what it does for the export."), CHAT, CHAT, CHAT, CHAT]

@@ -29,7 +29,7 @@ from typing import Any
 import pytest
 
 from compact import CompactConfig, CompactManager
-from compact._lines import read_lines
+from compact._archive.jsonl import read_lines
 from compact.errors import ArchiveError
 from compact.stores import KeyTaken, place_of, session_of, transcript_key
 from compact.stores.fs import Disk, FileStore

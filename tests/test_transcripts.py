@@ -21,8 +21,8 @@ from conftest import SHARED
 from providers import problems
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._dialects import DIALECTS
-from compact._meter import REPLY_PRIMER, counter_for, message_tokens
+from compact._conversation.formats import DIALECTS
+from compact._conversation.tokens import REPLY_PRIMER, counter_for, message_tokens
 from compact.testing import Recorder
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

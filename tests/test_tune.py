@@ -13,9 +13,9 @@ from compact import CompactConfig
 from compact.errors import ConfigError
 from compact.importers import Conversation
 from compact.replay import Setting, Window
-from compact.replay._chosen import chosen_file
-from compact.replay._space import described, draw, neighbours
-from compact.replay._tune import Tuned, tune
+from compact.replay.config_writer import chosen_file
+from compact.replay.search_space import described, draw, neighbours
+from compact.replay.tune import Tuned, tune
 
 WASTEFUL = CompactConfig().changed(layout="in_place", trigger_pct=0.8)
 """Has nothing to fold where there are no tools, and so sends what no provider takes."""

@@ -25,15 +25,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactError, CompactManager
-from compact._calls import event_of
-from compact._events import Event
-from compact._laws import LAWS
+from compact._compaction.laws import LAWS
+from compact._events.event import Event
+from compact._events.trace import event_of
 from compact.sinks.ariadne import AriadneSink
 from compact.testing import Recorder, ScriptedModel, chat
 from compact.viewer import running
-from compact.viewer._ingest import LIMIT, Refused, accept
-from compact.viewer._spans import Spans
-from compact.viewer._timeline import POINTS, timeline
+from compact.viewer.ingest import LIMIT, Refused, accept
+from compact.viewer.span_table import Spans
+from compact.viewer.timeline import POINTS, timeline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from demo_transcript import build

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from compact.model._conversation import Item, Shape
-from compact.model._session import Archived, Rules, State, Tries
+from compact._spec.conversation import Item, Shape
+from compact._spec.session import Archived, Rules, State, Tries
 
 SPEC = Path(__file__).parent.parent / "spec"
 JAVA = shutil.which("java")

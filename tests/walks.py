@@ -26,8 +26,8 @@ from judge import FOLDING, Judge, Seen
 from providers import problems
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._plan import Plan
-from compact._policy import Policy
+from compact._compaction.plan import Plan
+from compact.config.sections import Policy
 from compact.errors import CompactError
 from compact.stores import Store
 from compact.stores.fs import FileStore

@@ -8,17 +8,17 @@ messages = manager.preflight(session_id, messages)      # before each model call
 
 from __future__ import annotations
 
-from ._asks import Ask
-from ._events import Event
-from ._laws import LAWS
-from ._manager import CompactManager, SessionView
-from ._messages import History, Message
-from ._oneshot import compact_messages
-from ._plan import Clip, Fold, Plan
-from ._policy import Policy
-from ._redact import redact
-from ._trigger import Decision
+from ._compaction.laws import LAWS
+from ._compaction.plan import Clip, Fold, Plan
+from ._compaction.trigger import Decision
+from ._conversation.message import History, Message
+from ._engine.manager import CompactManager, SessionView
+from ._engine.one_shot import compact_messages
+from ._events.event import Event
+from ._redaction import redact
+from ._summary.request import Ask
 from .config import AgentConfig, CompactConfig
+from .config.sections import Policy
 from .errors import CompactError, InsufficientBudget
 
 __version__ = "0.1.0"

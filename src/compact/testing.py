@@ -15,11 +15,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._asks import Ask
-from ._dialects import DIALECTS, detect
-from ._events import Event
-from ._messages import Message
-from ._plan import Clip, Fold, Plan
+from ._compaction.plan import Clip, Fold, Plan
+from ._conversation.formats import DIALECTS, detect
+from ._conversation.message import Message
+from ._events.event import Event
+from ._summary.request import Ask
 from .errors import MissingExtra
 
 if TYPE_CHECKING:

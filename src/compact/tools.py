@@ -15,12 +15,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._citations import spans
+from ._facts.citations import spans
 from .errors import ArchiveError
 
 if TYPE_CHECKING:
-    from ._manager import CompactManager
-    from ._recall import Recalled
+    from ._archive.search_index import Recalled
+    from ._engine.manager import CompactManager
 
 __all__ = ["RecallTool", "recall_tool"]
 

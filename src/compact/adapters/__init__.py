@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .._manager import CompactManager
-from ._gate import Gate, OnError
+from .._engine.manager import CompactManager
+from ._session_gate import Gate, OnError
 
 __all__ = ["OnError", "before_model_call"]
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from .._drivers_async import to_the_end
-from .._manager import CompactManager
-from .._messages import as_mapping
-from .._turnstile import Turnstile
+from .._conversation.message import as_mapping
+from .._engine.fair_lock import Turnstile
+from .._engine.manager import CompactManager
+from .._engine.run_async import to_the_end
 from ..errors import ConfigError
-from ._gate import Gate, OnError
+from ._session_gate import Gate, OnError
 
 __all__ = ["CompactSession", "call_ids"]
 

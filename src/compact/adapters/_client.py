@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .._endpoints import Endpoint, is_too_long, window_named
+from .._http.endpoints import Endpoint, is_too_long, window_named
 from ..errors import CompactError, ConfigError
-from ._gate import Gate
+from ._session_gate import Gate
 
 __all__ = ["SESSION_HEADER", "SessionId", "wrap"]
 

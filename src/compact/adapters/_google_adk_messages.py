@@ -19,8 +19,8 @@ from typing import Any
 
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 
-from .._dialects._base import CONTINUES
-from .._dialects._parts import content_text
+from .._conversation.formats.base import CONTINUES
+from .._conversation.formats.parts import content_text
 
 __all__ = ["Turn", "Written", "contents", "plain", "read", "turns", "write"]
 

@@ -16,7 +16,7 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.bridge.pydantic import BaseModel
 
-from .._dialects._base import CONTINUES
+from .._conversation.formats.base import CONTINUES
 
 __all__ = ["outgoing", "read", "usage_of", "write"]
 

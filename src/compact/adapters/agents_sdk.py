@@ -20,10 +20,10 @@ from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
 
-from .._manager import CompactManager
+from .._engine.manager import CompactManager
 from ._agents_session import CompactSession, call_ids
 from ._extras import requires
-from ._gate import Gate, OnError, named
+from ._session_gate import Gate, OnError, named
 
 with requires("openai-agents>=0.21", "agents"):
     from agents import Agent, RunHooks, handoff

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import TypeVar, cast
 
-from .._endpoints import MESSAGES
-from .._manager import CompactManager
+from .._engine.manager import CompactManager
+from .._http.endpoints import MESSAGES
 from ._client import SESSION_HEADER, SessionId, wrap
 from ._extras import requires
-from ._gate import Gate, OnError
+from ._session_gate import Gate, OnError
 
 with requires("anthropic>=0.77", "anthropic"):
     import anthropic

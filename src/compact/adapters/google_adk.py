@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .._manager import CompactManager
+from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError, named
+from ._session_gate import Gate, OnError, named
 
 with requires("google-adk>=2.0", "adk"):
     from google.adk.plugins.base_plugin import BasePlugin

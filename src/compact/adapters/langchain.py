@@ -13,10 +13,10 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from .._manager import CompactManager
+from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError, named
+from ._session_gate import Gate, OnError, named
 
 with requires("langchain>=1.2", "langchain"):
     from langchain.agents.middleware import AgentMiddleware

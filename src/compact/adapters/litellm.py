@@ -23,10 +23,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from .._manager import CompactManager
-from .._messages import as_mapping
+from .._conversation.message import as_mapping
+from .._engine.manager import CompactManager
 from ._extras import requires
-from ._gate import Gate, OnError, named
+from ._session_gate import Gate, OnError, named
 
 with requires("litellm>=1.90", "litellm"):
     from litellm.integrations.custom_logger import CustomLogger

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._manager import CompactManager
+from .._engine.manager import CompactManager
 from ..config import window_of
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError, named
+from ._session_gate import Gate, OnError, named
 
 with requires("pydantic-ai-slim>=2.62", "pydantic-ai"):
     from opentelemetry.trace import NoOpTracer

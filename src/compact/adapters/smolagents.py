@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .._manager import CompactManager
+from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._gate import Gate, OnError, named
+from ._session_gate import Gate, OnError, named
 
 with requires("smolagents>=1.24", "smolagents"):
     from smolagents.models import get_tool_json_schema

@@ -31,8 +31,8 @@ def main() -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
-        from ._commands import app
-        from ._screen import tell_warnings
+        from .commands import app
+        from .output import tell_warnings
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

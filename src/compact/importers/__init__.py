@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._sources import Source, expand
 from ..errors import LogError
 from . import (
     anthropic_requests,
@@ -31,6 +30,7 @@ from . import (
 )
 from ._conversation import Conversation, Importer
 from ._log import Foreign, Log
+from .sources import Source, expand
 
 __all__ = ["IMPORTERS", "Conversation", "Importer", "detect", "read_logs"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from .._dialects import DIALECTS, detect
-from .._messages import Message
+from .._conversation.formats import DIALECTS, detect
+from .._conversation.message import Message
 from ..errors import InvalidMessage, LogError
 from ._log import Log
 

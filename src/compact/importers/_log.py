@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO
 
-from .._sources import Source
 from ..errors import LogError
+from .sources import Source
 
 __all__ = ["MAX_BYTES", "Foreign", "Log", "Row"]
 

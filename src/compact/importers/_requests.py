@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .._dialects import detect
+from .._conversation.formats import detect
 from ._conversation import Conversation, finished, left_out
-from ._exchanges import Exchange, Threads, answer_of, exchange_of, unpacked
 from ._log import Log
+from ._request_pairs import Exchange, Threads, answer_of, exchange_of, unpacked
 
 __all__ = ["exchange_in", "first_exchange", "is_anthropic", "read_requests"]
 

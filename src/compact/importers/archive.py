@@ -14,8 +14,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .._archive import Archive
-from .._redact import Redactor
+from .._archive.archive import Archive
+from .._redaction import Redactor
 from ..errors import ArchiveError, LogError
 from ..stores import summary_key
 from ._conversation import Conversation, Importer, finished

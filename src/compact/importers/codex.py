@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .._dialects._responses import RESPONSES_ITEMS
+from .._conversation.formats.openai_responses import RESPONSES_ITEMS
 from ._conversation import COMPACTED, Conversation, Importer, epoch, finished, left_out
 from ._log import Log
 from .plain import is_message

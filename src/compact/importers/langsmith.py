@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from ._conversation import Importer
-from ._exchanges import Exchange, exchange_of, unpacked
-from ._traces import read_traces
+from ._request_pairs import Exchange, exchange_of, unpacked
+from ._trace_exports import read_traces
 
 __all__ = ["IMPORTER"]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .._dialects._responses import RESPONSES_ITEMS
+from .._conversation.formats.openai_responses import RESPONSES_ITEMS
 from ..errors import LogError
 from ._conversation import Conversation, Importer, epoch, finished
 from ._log import Log

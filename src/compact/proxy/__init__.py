@@ -10,8 +10,8 @@ Owns: `serve`, `running`, `PORT`. Must never: be needed by the library.
 
 from __future__ import annotations
 
-from .._proxy_policy import ProxyPolicy
-from ._serve import running, serve
+from ..config.proxy_section import ProxyPolicy
+from .serve import running, serve
 
 __all__ = ["PORT", "running", "serve"]
 

@@ -12,11 +12,11 @@ Owns: its public names. Must never: be imported by what an agent runs.
 
 from __future__ import annotations
 
-from ._engines import processes
-from ._lab import Lab, replay
-from ._results import Moment, Result
-from ._sums import Comparison, Sums, summed
-from ._trial import Setting, Trial, Window
+from .comparison import Comparison, Sums, summed
+from .executors import processes
+from .lab import Lab, replay
+from .results import Moment, Result
+from .trial import Setting, Trial, Window
 
 __all__ = [
     "Comparison",

@@ -10,7 +10,7 @@ Owns: what sinks share, under one name. Must never: load an exporter that nobody
 
 from __future__ import annotations
 
-from ._plain import described, event_json, plain, redacting
+from .._events.serialize import described, event_json, plain, redacting
 from ._queue import Queued, queued
 
 __all__ = ["Queued", "described", "event_json", "plain", "queued", "redacting"]

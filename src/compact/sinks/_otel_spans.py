@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._calls import Call
+from .._events.trace import Call
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -128,7 +128,7 @@ def kind_of(call: Call) -> dict[str, Any]:
     decision = call.data("trigger_decision")
     rules = decision.get("policy", {})
     return {
-        "compact.model": call.data("token_estimate").get("model"),
+        "compact._spec": call.data("token_estimate").get("model"),
         "compact.layout": rules.get("layout"),
         "compact.strategy": rules.get("strategy"),
         "compact.reason": decision.get("reason"),

@@ -25,8 +25,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.util.re import parse_env_headers
 
-from ._offer import Offer
-from ._post import Post, Stale
+from ._batching import Offer
+from ._http_post import Post, Stale
 
 __all__ = ["Address", "Collector", "resource_of_ours"]
 

@@ -1,6 +1,6 @@
 """The queue that every exporter stands behind: whoever emits an event pays for an append, and no more.
 
-Owns: `Queued`, `queued`, `Undelivered`; the thread that delivers. (What happens at the exit: `_exit`.)
+Owns: `Queued`, `queued`, `Undelivered`; the thread that delivers. (What happens at the exit: `_process_exit`.)
 Must never: block or fail who emits, hold more than its bounds, lose an event without counting it, or pass an event on
 that was not redacted first when there is a redactor.
 
@@ -35,13 +35,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from .._events import Event, Sink
-from .._redact import Redactor
-from ._exit import PATIENCE, expect, know, not_delivered, remember
-from ._exit import waiting as _busy
-from ._plain import plain, redacting
+from .._events.event import Event, Sink
+from .._events.serialize import plain, redacting
+from .._redaction import Redactor
+from ._event_size import FLAT, ROUTINE, weight_of
 from ._process import renewed_in_child, say
-from ._weight import FLAT, ROUTINE, weight_of
+from ._process_exit import PATIENCE, expect, know, not_delivered, remember
+from ._process_exit import waiting as _busy
 
 __all__ = ["PATIENCE", "Counts", "Queued", "Undelivered", "close_all", "queued"]
 

@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from threading import RLock
 from typing import Any
 
-from .._calls import Call, Calls
-from .._events import Event, Sink
+from .._events.event import Event, Sink
+from .._events.trace import Call, Calls
 from ..errors import MissingExtra
 from ._process import renewed_in_child
 

@@ -1,6 +1,6 @@
 """Events at an Ariadne viewer, or at `compact view`, which speaks the same: POST to `/ingest`, spans in batches.
 
-Owns: `AriadneSink`; how events become bodies that `/ingest` takes. (What an answer means: `_offer`.)
+Owns: `AriadneSink`; how events become bodies that `/ingest` takes. (What an answer means: `_batching`.)
 Must never: send a body over 256 KiB, or lose the others because of one bad event.
 
 An event that is too large alone is cut, and shows where. What is sent twice is one span to the viewer: ids follow from
@@ -16,11 +16,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
-from .._calls import Calls, Span, has_times, spans_of, trace_of
-from .._events import Event
-from ._offer import Offer
-from ._plain import plain
-from ._post import Post, Stale
+from .._events.event import Event
+from .._events.serialize import plain
+from .._events.trace import Calls, Span, has_times, spans_of, trace_of
+from ._batching import Offer
+from ._http_post import Post, Stale
 from ._queue import Queued, Undelivered
 
 __all__ = ["AriadneSink"]

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from .._events import Event, Sink
-from ._plain import plain
+from .._events.event import Event, Sink
+from .._events.serialize import plain
 from ._process import renewed_in_child
 
 __all__ = ["console_sink"]

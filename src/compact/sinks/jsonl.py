@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import RLock
 from types import TracebackType
 
-from .._events import Event
-from ._plain import event_json
+from .._events.event import Event
+from .._events.serialize import event_json
 from ._process import renewed_in_child
 
 __all__ = ["JsonlSink"]

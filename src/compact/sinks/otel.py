@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
-from .._calls import Call, Calls, has_times
-from .._events import Event
-from .._redact import Redactor
+from .._events.event import Event
+from .._events.trace import Call, Calls, has_times
+from .._redaction import Redactor
 from ..errors import MissingExtra
 from ._otel_spans import draw, kind_of, scalars, scores_of
 from ._queue import Queued, Undelivered

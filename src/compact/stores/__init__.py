@@ -1,6 +1,6 @@
 """Where transcripts, summaries and events are kept.
 
-Owns: the choice of a store by policy; what a store must do, and how its keys are named, is `_keys`.
+Owns: the choice of a store by policy; what a store must do, and how its keys are named, is `keys`.
 Must never: touch a disk or a network itself, redact, or decide what is archived.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from ._keys import (
+from .keys import (
     KeyMissing,
     Keys,
     KeyTaken,
@@ -26,7 +26,7 @@ from ._keys import (
 )
 
 if TYPE_CHECKING:
-    from .._policy import StoragePolicy
+    from ..config.sections import StoragePolicy
 
 __all__ = [
     "KeyMissing",

@@ -31,7 +31,7 @@ from typing import ClassVar, TypeVar
 
 from ..errors import ArchiveError
 from ._disk import REAL_DISK, Disk, explained
-from ._keys import KeyMissing, Keys, KeyTaken, check_key, natural_order
+from .keys import KeyMissing, Keys, KeyTaken, check_key, natural_order
 
 __all__ = ["Disk", "FileStore"]
 

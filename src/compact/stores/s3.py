@@ -35,8 +35,8 @@ from typing import Any, TypeVar
 from weakref import finalize
 
 from ..errors import ArchiveError, ConfigError, MissingExtra
-from ._keys import KeyMissing, Keys, KeyTaken, check_key, natural_order
 from ._s3_wire import NOT_OFFERED, PASSING, Again, Patience, answer, new_client, patiently
+from .keys import KeyMissing, Keys, KeyTaken, check_key, natural_order
 
 __all__ = ["Patience", "S3Store"]
 

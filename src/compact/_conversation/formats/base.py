@@ -1,0 +1,170 @@
+"""What the dialects share: their contract, how a message is read and copied, and how answers find their calls.
+
+Owns: `Dialect`, `Problem`, and the words that repairs write into a conversation.
+Must never: know which fields a provider puts where on a message, change a host object, or put content in an error.
+
+Rules:
+- An answer pairs with the nearest earlier call of its id that is still open, as in `History`.
+- A call is **pending** while nothing but answers follows its step: its result may still come, so nobody mends it.
+- What a tool said never gets a person's role, except inside a message that is a person's on the wire anyway.
+
+The codes of a `Problem`:
+    empty_list         there is no message to send
+    empty_message      a message with nothing in it
+    unanswered_call    a call without its result, though the conversation went on
+    orphan_answer      a result without an open call of its id
+    misplaced_answer   a result that does not stand where its call needs it
+    dangling_reasoning a reasoning item without the item it belongs to
+    first_not_user     a list that must start with a user message and does not
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...errors import InvalidMessage
+from ..message import Message, Role
+from .parts import fields_of
+
+__all__ = [
+    "CONTINUES",
+    "NO_RESULT",
+    "ORPHAN",
+    "Dialect",
+    "Problem",
+    "Slot",
+    "calls_of_answers",
+    "guarded",
+    "is_protected",
+    "orphan_text",
+    "role_of_plain",
+    "spoken",
+    "with_fields",
+]
+
+NO_RESULT = "[no result was recorded for this call]"
+ORPHAN = "[result of a call that is no longer in the conversation]"
+CONTINUES = "(conversation continues)"
+
+Slot = tuple[int, int]
+"""A call or an answer: the index of its message, and its place among that message's calls or answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing the provider would reject: the index of the message, a code (see above), and a sentence."""
+
+    index: int
+    code: str
+    message: str
+
+
+class Dialect(Protocol):
+    """One message format. Stateless; every method returns new values and leaves its arguments alone."""
+
+    name: str
+
+    def read(self, raw: Any) -> Message:
+        """The host message as a `Message` (pinned when its own `meta["protected"]` is true).
+
+        Raises `InvalidMessage` when it is not a message of this format.
+        """
+        ...
+
+    def summary(self, text: str, *, first: bool) -> Any:
+        """A new host message that carries a summary: assistant, or the nearest legal role when it stands `first`."""
+        ...
+
+    def clip(self, raw: Any, shorten: Callable[[str], str]) -> Any:
+        """A copy of a host message in which every tool output text is replaced by `shorten(text)`.
+
+        A message without tool output comes back as it is.
+        """
+        ...
+
+    def problems(self, messages: Sequence[Message]) -> list[Problem]:
+        """What the provider would reject in this list, in order; empty when it is valid."""
+        ...
+
+    def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
+        """The list made valid, with one sentence per change. Untouched messages are the same objects.
+
+        A valid list comes back as it is, and an empty one stays empty: there is nothing in it to mend.
+        """
+        ...
+
+
+def role_of_plain(raw: Any, roles: Mapping[str, Role]) -> Role | None:
+    """The role of a dict that is nothing but a role and a text, as most messages are; None for any other."""
+    if type(raw) is not dict or len(raw) != 2 or type(raw.get("content")) is not str:
+        return None
+    said = raw.get("role")
+    return roles.get(said) if type(said) is str else None
+
+
+def guarded(read: Callable[[Mapping[str, Any]], Message], raw: Any) -> Message:
+    """Read the fields of a host message. Its objects may run any code of the host's; what that raises gets a type."""
+    try:
+        return read(fields_of(raw))
+    except InvalidMessage:
+        raise
+    except RecursionError:
+        raise InvalidMessage(
+            "The message is nested too deeply to read; flatten it, or send that part as text."
+        ) from None
+    except Exception as error:
+        raise InvalidMessage(f"The message could not be read: its content raised {type(error).__name__}.") from error
+
+
+def is_protected(fields: Mapping[str, Any]) -> bool:
+    """Whether the message's own `meta` says `protected`. Anything else that `meta` may hold is the host's affair."""
+    meta = fields.get("meta")
+    if meta is None:
+        return False
+    with suppress(Exception):  # a host object's own code runs here, and it may raise anything
+        value = meta.get("protected") if isinstance(meta, Mapping) else getattr(meta, "protected", None)
+        return value is True
+    return False
+
+
+def with_fields(raw: Any, **changes: Any) -> Any:
+    """A copy of a host message with some fields replaced.
+
+    A Pydantic model stays one while the new values are plain text, which its fields accept for certain; with
+    anything else it becomes a dict rather than a model that breaks its own types. A host's own kind of dict stays one.
+    """
+    if isinstance(raw, dict) and type(raw) is not dict:
+        made = copy.copy(raw)
+        made.update(changes)
+        return made
+    model_copy = getattr(raw, "model_copy", None)
+    if callable(model_copy) and all(isinstance(value, str) for value in changes.values()):
+        return model_copy(update=changes)
+    return {**fields_of(raw), **changes}
+
+
+def calls_of_answers(messages: Sequence[Message]) -> dict[Slot, Slot]:
+    """For each answer that has one, the call it answers."""
+    waiting: dict[str, list[Slot]] = {}
+    pairs: dict[Slot, Slot] = {}
+    for i, message in enumerate(messages):
+        for k, answer in enumerate(message.answers):
+            if stack := waiting.get(answer.id):
+                pairs[i, k] = stack.pop()
+        for k, call in enumerate(message.calls):
+            waiting.setdefault(call.id, []).append((i, k))
+    return pairs
+
+
+def spoken(messages: Iterable[Message]) -> Iterator[tuple[int, Message]]:
+    """The messages that take part in the order, with their indices: all but system and developer messages."""
+    return ((i, m) for i, m in enumerate(messages) if m.role not in ("system", "developer"))
+
+
+def orphan_text(text: str) -> str:
+    """How a result without its call is told."""
+    return f"{ORPHAN} {text}"

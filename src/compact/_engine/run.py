@@ -1,0 +1,133 @@
+"""The driver for threads: runs a flow where it is called.
+
+Owns: `drive`, calling a summarizer in a thread that can be left behind, and turning whatever it does into a `Reply`.
+Must never: decide anything, or wait longer for a summarizer than `summary.timeout`.
+
+Its twin for event loops is `_engine.run_async`; between them they are the only places where a summarizer is called and
+time passes. Nobody can stop a thread, so a sync summarizer that hangs is abandoned: its thread is a daemon of our own,
+which neither holds up the end of the interpreter nor takes a place in an executor that the host needs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from .._pipeline.effects import Effect, Reply, Summarize, Wait
+from .._pipeline.job import Outcome
+from .._summary.request import Ask
+from ..config.sections import SummaryPolicy
+from ..errors import ConfigError, ModelUnavailable, SummaryError, SummaryTimeout
+from ..summarizers import Summarizer, Written, offline_summarizer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["Flow", "drive", "failed_reply", "in_thread", "reply_of"]
+
+Flow = Generator[Effect, Any, Outcome]
+"""A flow under way."""
+
+
+def drive(
+    flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer | None, policy: SummaryPolicy
+) -> Outcome:
+    """Run a flow on this thread."""
+    answer: Any = None
+    try:
+        while True:
+            effect = flow.send(answer)
+            if isinstance(effect, Summarize):
+                chosen = None if effect.offline else summarizer
+                answer = [_ask(chosen, ask, policy.timeout) for ask in effect.asks]
+            elif isinstance(effect, Wait):
+                time.sleep(effect.seconds)
+                answer = None
+            else:
+                answer = perform(effect)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()
+
+
+def _ask(summarizer: Summarizer | None, ask: Ask, timeout: float) -> Reply:
+    started = time.perf_counter()
+    answer: Any
+    try:
+        if summarizer is None:
+            answer = offline_summarizer()(ask)
+        elif inspect.iscoroutinefunction(summarizer):
+            answer = summarizer(ask)
+        else:
+            answer = in_thread(summarizer, ask).result(timeout)
+        if inspect.isawaitable(answer):
+            answer = _wait_for(answer, timeout - (time.perf_counter() - started))
+        return reply_of(answer, started)
+    except ConfigError:  # the caller must act; no fallback would mend it
+        raise
+    except Exception as error:
+        return failed_reply(error, started, timeout)
+
+
+def _wait_for(answer: Awaitable[str], timeout: float) -> str:
+    import asyncio  # here, for the same reason as in `_engine.fair_lock`
+
+    async def wait() -> str:
+        return await asyncio.wait_for(answer, timeout)
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(wait())
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise ConfigError("an async summarizer cannot run in preflight() inside an event loop; await apreflight()")
+
+
+def in_thread(summarizer: Summarizer, ask: Ask) -> Future[Any]:
+    """Call a summarizer in a daemon thread of its own, with the caller's context variables."""
+    from concurrent.futures import Future  # here, because only summarizers that are passed in need it
+
+    future: Future[Any] = Future()
+    context = copy_context()
+
+    def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(context.run(summarizer, ask))
+        except StopIteration:  # a future cannot carry it: it would end whoever waits, not fail
+            future.set_exception(RuntimeError("StopIteration"))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="compact-summarizer", daemon=True).start()
+    return future
+
+
+def reply_of(answer: Any, started: float) -> Reply:
+    """What a summarizer returned, as a reply."""
+    seconds = time.perf_counter() - started
+    if isinstance(answer, Written):
+        return Reply(str(answer), seconds=seconds, tokens=answer.tokens, model=answer.model)
+    if isinstance(answer, str):
+        return Reply(answer, seconds=seconds)
+    wrong = ModelUnavailable(f"the summarizer returned {type(answer).__name__}, not text")
+    return Reply(error=wrong, seconds=seconds)
+
+
+def failed_reply(error: Exception, started: float, timeout: float) -> Reply:
+    """What a summarizer raised, as a reply with one of our errors."""
+    seconds = time.perf_counter() - started
+    if isinstance(error, SummaryError):
+        return Reply(error=error, seconds=seconds, tokens=error.tokens)
+    if isinstance(error, TimeoutError):
+        late = SummaryTimeout(f"no summary within {timeout:g} s; raise summary.timeout or use a faster model")
+        return Reply(error=late, seconds=seconds)
+    failure = ModelUnavailable(f"the summarizer raised {type(error).__name__}: {error}")
+    return Reply(error=failure, seconds=seconds)

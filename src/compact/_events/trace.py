@@ -1,0 +1,268 @@
+"""Which events belong together, and what they are to somebody who looks on: calls, and spans of them.
+
+Owns: `Calls`, `Call`, `Span`, and the tree that the Ariadne sink sends and the viewer draws.
+Must never: send, store, redact, or read a clock. What comes in is what goes out, so redact events before.
+
+    trace                 a session
+    └─ preflight, fold 3  a call: from its `token_estimate` to the event that ends it
+       └─ an event        with its duration, if it has one: the summarizer's calls have
+
+A span's id follows from its event, so the same event read twice, live and from an archive, is one span.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+
+from .event import Event
+
+__all__ = ["Call", "Calls", "Span", "event_of", "has_times", "spans_of", "stamp", "trace_of"]
+
+_SESSIONS = 1_000
+"""Sessions whose newest call is remembered; a call forgotten costs its later events their place in the tree."""
+_ENDS = frozenset({"unchanged", "none", "raise"})
+"""Fallbacks after which a call does nothing more."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One call on a session, as its events tell it."""
+
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def session_id(self) -> str:
+        """The session."""
+        return self.events[0].session_id
+
+    @property
+    def started(self) -> float:
+        """When it began, in seconds since the epoch."""
+        return self.events[0].time
+
+    @property
+    def ended(self) -> float:
+        """When the last thing known of it happened."""
+        return self.events[-1].time
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to come."""
+        last = self.events[-1]
+        if last.name == "compact.trigger_decision":
+            return not last.data.get("triggered")
+        return last.name == "compact.pruned_messages" or (
+            last.name == "compact.error" and last.data.get("fallback") in _ENDS
+        )
+
+    @property
+    def triggered(self) -> bool:
+        """Whether a fold was begun, or would have been but for an error."""
+        return bool(self.data("trigger_decision").get("triggered")) or self.failure is not None
+
+    @property
+    def folded(self) -> bool:
+        """Whether a fold left."""
+        return self.events[-1].name == "compact.pruned_messages"
+
+    @property
+    def step(self) -> int:
+        """The fold's number, or that of the fold before."""
+        return int(self.data("pruned_messages").get("step", self.events[-1].step))
+
+    @property
+    def name(self) -> str:
+        """What it is called in a tree."""
+        if self.folded:
+            return f"fold {self.step}"
+        return "fold" if self.triggered else "preflight"
+
+    @property
+    def failure(self) -> Mapping[str, Any] | None:
+        """What the last error said, if there was one."""
+        return self.data("error") or None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What its summaries cost, as far as prices are known; None when none is, or nobody was asked."""
+        known = [cost for event in self.named("summary_call") if (cost := event.data.get("cost_usd")) is not None]
+        return sum(known) if known else None
+
+    def refused_by(self, event: Event) -> bool:
+        """Whether an event says why nothing was done: that comes after the decision, which ends a call otherwise."""
+        return event.name == "compact.error" and self.events[-1].name == "compact.trigger_decision"
+
+    def named(self, name: str) -> Iterator[Event]:
+        """Its events of one name, written without `compact.`."""
+        return (event for event in self.events if event.name == f"compact.{name}")
+
+    def data(self, name: str) -> Mapping[str, Any]:
+        """What the last event of this name said; empty when there was none."""
+        return next((event.data for event in reversed(self.events) if event.name == f"compact.{name}"), {})
+
+
+class Calls:
+    """Sorts a stream of events, of many sessions, into calls. Not for several threads."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, Call] = OrderedDict()
+
+    def of(self, event: Event) -> Call | None:
+        """The call that an event belongs to, the event included; None for one outside of any call."""
+        if event.data.get("ahead"):
+            return None  # of a fold that is made beside the calls
+        if event.name == "compact.token_estimate":
+            self._open[event.session_id] = Call()
+            if len(self._open) > _SESSIONS:
+                self._open.popitem(last=False)
+        call = self._open.get(event.session_id)
+        if call is None:
+            return None
+        if call.events and call.done and not call.refused_by(event):
+            del self._open[event.session_id]
+            return None
+        self._open.move_to_end(event.session_id)
+        call.events.append(event)
+        # It holds its summary, so it is forgotten once nothing can follow; a decision may yet be followed by a refusal.
+        if call.done and event.name != "compact.trigger_decision":
+            del self._open[event.session_id]
+        return call
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time with a name, and what is known of it. Times are seconds since the epoch."""
+
+    trace_id: str
+    span_id: str
+    name: str
+    started: float
+    ended: float
+    status: str
+    data: Mapping[str, Any]
+    parent_id: str | None = None
+    kind: str = "compact"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The span as Ariadne's `/ingest` takes it: stamps end in Z, and what is None is left out."""
+        value = {
+            "type": "span",
+            "trace_id": self.trace_id,
+            "span_id": self.span_id,
+            "kind": self.kind,
+            "name": self.name,
+            "started_at": stamp(self.started),
+            "ended_at": stamp(max(self.started, self.ended)),
+            "status": self.status,
+            "data": _without_none(self.data),
+        }
+        if self.parent_id is not None:
+            value["parent_id"] = self.parent_id
+        return value
+
+
+def trace_of(event: Event) -> dict[str, Any]:
+    """The session as Ariadne's `/ingest` takes it."""
+    return {
+        "type": "trace",
+        "trace_id": event.session_id or "session",
+        "name": event.session_id or "session",
+        "started_at": stamp(event.time),
+        "metadata": {"source": "compact"},
+    }
+
+
+def spans_of(event: Event, call: Call | None) -> list[Span]:
+    """What to show anew after an event: its own span, and its call's, which grows."""
+    parent = _id(call.events[0], "call") if call is not None else None
+    own = Span(
+        trace_id=event.session_id or "session",
+        span_id=_id(event, event.name),
+        name=event.name,
+        started=event.time - event.duration,
+        ended=event.time,
+        status=event.status,
+        data={**_shown(event), "event": event.name, "step": event.step, "duration": event.duration},
+        parent_id=parent,
+        kind="llm" if event.name == "compact.summary_call" else "compact",
+    )
+    if call is None or parent is None:
+        return [own]
+    whole = Span(
+        trace_id=own.trace_id,
+        span_id=parent,
+        name=call.name,
+        started=call.started,
+        ended=call.ended,
+        status="error" if call.failure else "ok",
+        data=_told(call),
+    )
+    return [whole, own]
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    """The event's data, the summary also where Ariadne looks for a response."""
+    data = dict(event.data)
+    if event.name == "compact.summary_created" and "summary" in data:
+        data["output"] = data.pop("summary")
+    return data
+
+
+def _told(call: Call) -> dict[str, Any]:
+    """A call in short: what it weighed, why it folded or not, what it left, and the summary."""
+    estimate, decision, pruned = (
+        call.data("token_estimate"),
+        call.data("trigger_decision"),
+        call.data("pruned_messages"),
+    )
+    created = call.data("summary_created")
+    data = {"step": call.step, **estimate, **decision, **pruned}
+    if call.triggered:
+        data |= {"cost_usd": call.cost_usd, "output": created.get("summary"), "report": created.get("report")}
+    if call.failure is not None:
+        data |= {name: call.failure.get(name) for name in ("error_type", "message", "fallback")}
+    return data
+
+
+def has_times(event: Event) -> bool:
+    """Whether there are stamps for its start and its end: not for NaN, or the year 0."""
+    try:
+        return bool(stamp(event.time - event.duration) and stamp(event.time))
+    except (ValueError, OverflowError, OSError):
+        return False
+
+
+def stamp(seconds: float) -> str:
+    """A time as Ariadne takes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _id(event: Event, name: str) -> str:
+    told = "\x00".join((event.session_id, name, repr(event.time), str(event.step)))
+    return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_without_none(item) for item in value if item is not None]
+    return value
+
+
+def event_of(value: Mapping[str, Any]) -> Event:
+    """An event as a line of `events.jsonl` or of a JSONL sink holds it; raises on anything else."""
+    return Event(
+        name=str(value["name"]),
+        session_id=str(value["session_id"]),
+        step=int(value["step"]),
+        time=float(value["time"]),
+        duration=float(value["duration"]),
+        status="error" if value["status"] == "error" else "ok",
+        data=dict(value["data"]),
+    )

@@ -1,0 +1,81 @@
+"""A place to listen at: what the viewer and the proxy do before they serve.
+
+Owns: the socket, its address as people write it, and the sentence when somebody else has the port.
+Must never: decide who may be reached, or serve anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import ipaddress
+import socket
+
+from ..errors import CompactError
+
+__all__ = ["address_of", "listen"]
+
+_PORTS = 50
+"""Ports tried for the suggestion of a free one."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes any that is free."""
+    try:
+        return _bound(host, port)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise CompactError(
+                f"{host} port {port} cannot be used ({error}); choose others with --host, --port"
+            ) from None
+        others = *range(port + 1, min(port + _PORTS, 65_536)), *range(port - 1, max(port - _PORTS, 1_023), -1)
+        free = next((other for other in others if _is_free(host, other)), 0)
+        raise CompactError(f"port {port} of {host} is taken: {_who(host, port)}. Or use --port {free}") from None
+
+
+def address_of(listening: socket.socket, *, named: bool = False) -> str:
+    """Where a socket is reached; `named` for people, who cannot reach 0.0.0.0."""
+    host, port = listening.getsockname()[:2]
+    if named and ipaddress.ip_address(host).is_unspecified:
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        if hasattr(socket, "SO_REUSEADDR"):
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(256)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        _bound(host, port).close()
+    except OSError:
+        return False
+    return True
+
+
+def _who(host: str, port: int) -> str:
+    """What answers there, and what to do with it."""
+    connection = http.client.HTTPConnection(host, port, timeout=1)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        server = answer.getheader("server", "")
+        if server.startswith("compact "):  # each of our servers says its command
+            return f"a {server} runs there already; open http://{host}:{port}"
+        if answer.status == 200:
+            return f"something like Ariadne answers there; open http://{host}:{port}, or end it"
+    except (OSError, http.client.HTTPException):
+        pass
+    finally:
+        connection.close()
+    return "end what listens there"

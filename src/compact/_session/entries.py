@@ -1,0 +1,256 @@
+"""Messages as a session holds them: read, counted, placed, and known again by their content.
+
+Owns: `Entry`, `Reader`, `Record` (a fold remembered by content), `Memory`.
+Must never: do I/O, decide, or follow a host's list (`_session.host_list` does).
+
+A host may write on its messages after they were read. What was read of a plain one is kept as a copy of its dicts and
+lists, which shares the texts: comparing with it is comparing by content, and quicker than reading again.
+
+A summary of ours is known by a hash of the text we wrote and the role we wrote it in, never by its marker: anybody
+can write a marker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from json.encoder import encode_basestring
+from typing import Any, NamedTuple
+
+from .._conversation.formats import DIALECTS, Dialect, detect
+from .._conversation.message import Message, as_mapping
+from .._conversation.tokens import Tally, message_tokens
+from ..errors import InvalidMessage
+
+__all__ = ["KEPT_RECORDS", "Entry", "KnownList", "Memory", "Reader", "Record", "chain_of"]
+
+KEPT_RECORDS = 8
+"""How many folds back a host may return to (a rewind, a branch) and still find its summary."""
+
+
+class Entry:
+    """A message as read: what it says, what it costs, where it stood in the session."""
+
+    __slots__ = ("digest", "message", "position", "seen", "summary", "tokens")
+
+    def __init__(self, message: Message, tokens: int, position: int, *, summary: bool = False) -> None:
+        self.message = message
+        self.tokens = tokens
+        self.position = position
+        self.summary = summary
+        self.seen = as_seen(message.raw, message.text)
+        """The host message as it was read; what is not plain, as it is."""
+        self.digest: bytes | None = None
+
+    @property
+    def opaque(self) -> bool:
+        """Whether only reading it again can tell that it was written on."""
+        return self.seen is self.message.raw
+
+    def content(self) -> bytes:
+        """A hash of the host message's content, computed when first asked for."""
+        if self.digest is None:
+            self.digest = content_digest(self.message.raw)
+        return self.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One fold by content: of a list that begins with `size` known messages, what goes out in their place.
+
+    `chain` hashes the first `size` messages, `reach_chain` the first `reach`, up to the last one that folded: a host
+    that edits or drops its newest messages still finds the fold.
+    """
+
+    step: int
+    version: int
+    size: int
+    chain: bytes
+    reach: int
+    reach_chain: bytes
+    slots: tuple[int | Entry, ...]
+
+
+class KnownList(NamedTuple):
+    """A list by content: its hash, where its messages stood in the session, and which of them a fold kept."""
+
+    chain: bytes
+    positions: tuple[int, ...]
+    kept: Container[int]
+    folded: bool
+    """Whether it is what a fold left, not what one was made of."""
+
+
+class Reader:
+    """How this session's messages are read and counted; the dialect is settled by the first evidence."""
+
+    __slots__ = ("dialect", "protect", "settled", "tally")
+
+    def __init__(self, dialect: str, tally: Tally, protect: Callable[[Any], bool] | None) -> None:
+        self.settled = dialect != "auto"
+        self.dialect: Dialect = DIALECTS["openai-chat" if dialect == "auto" else dialect]
+        self.tally = tally
+        self.protect = protect
+
+    def settle(self, raws: Sequence[Any], tools: Sequence[Any] | None) -> bool:
+        """Look for evidence of a dialect; True when what was read so far must be read again."""
+        found = None if self.settled else detect(raws, tools)
+        if found is None:
+            return False
+        self.settled = True
+        changed = found is not self.dialect
+        self.dialect = found
+        return changed
+
+    def message(self, raw: Any, index: int) -> Message:
+        """Read one host message."""
+        try:
+            message = self.dialect.read(raw)
+        except InvalidMessage as error:
+            raise InvalidMessage(f"message {index}: {error}") from error
+        if self.protect is not None and self.protect(raw) and not message.pinned:
+            return message._replace(pinned=True)
+        return message
+
+    def with_tally(self, tally: Tally) -> Reader:
+        """The same reader that counts otherwise."""
+        other = Reader("auto", tally, self.protect)
+        other.dialect, other.settled = self.dialect, self.settled
+        return other
+
+    def summary(self, text: str, *, first: bool, model: str) -> Any:
+        """A new host message that carries a summary.
+
+        Chat messages go to all kinds of models. The model says whose rules an opening summary must keep: Anthropic's
+        lists begin with a user message.
+        """
+        user_first = first and self.dialect.name == "openai-chat" and "claude" in model.lower()
+        return (DIALECTS["anthropic"] if user_first else self.dialect).summary(text, first=first)
+
+    def cost(self, message: Message) -> int:
+        """What one message costs on the wire."""
+        return message_tokens(message, self.tally)
+
+
+class Memory:
+    """What a session wrote and folded, by content: how it knows its own summaries and finds a fold again."""
+
+    __slots__ = ("_written", "gone_calls", "lists", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.lists: list[KnownList] = []
+        """Lists that stood before or after an archived fold: a hash of their content, and their session positions."""
+        self.gone_calls: set[str] = set()
+        """Calls that were folded, or mended, without their answer; one that comes later has nothing to stand behind."""
+        self._written: dict[str, tuple[str, int]] = {}
+
+    def wrote(self, message: Message) -> bool:
+        """Whether this message is a summary of ours: its text is one we wrote, in the role we wrote it in."""
+        if not self._written or not message.text.startswith("<"):
+            return False
+        role, _ = self._written.get(self.signature(message), ("", -1))
+        return role == message.role
+
+    def position_of(self, message: Message) -> int:
+        """The last session position that a summary of ours stands for."""
+        return self._written[self.signature(message)][1]
+
+    def sign(self, message: Message, position: int) -> None:
+        """Remember a summary as ours."""
+        self._written[self.signature(message)] = message.role, position
+
+    @staticmethod
+    def signature(message: Message) -> str:
+        """What a summary is known by: a hash of its text, as written."""
+        return _digest(message.text.encode("utf-8", "surrogatepass")).hex()
+
+    @property
+    def signatures(self) -> dict[str, tuple[str, int]]:
+        """The newest summaries of ours: what each is known by, its role, and the last position it stands for."""
+        return dict(list(self._written.items())[-KEPT_RECORDS:])
+
+    def recognise(self, signatures: Mapping[str, tuple[str, int]]) -> None:
+        """Take summaries as ours that were signed before."""
+        self._written.update(signatures)
+
+    def remember(self, record: Record) -> None:
+        """Keep a fold for replay; the oldest gives way."""
+        self.records = [*self.records[-KEPT_RECORDS + 1 :], record]
+
+
+def chain_of(entries: Iterable[Entry], kept: Container[int]) -> bytes:
+    """A hash over the content of messages, in their order.
+
+    Of instructions that are `kept` only the place counts, since the host's own go out whatever they say now: a prompt
+    with a clock in it must not cost a fold at every call.
+    """
+    total = blake2b(digest_size=16)
+    for index, entry in enumerate(entries):
+        instructions = entry.message.role in ("system", "developer") and index in kept
+        total.update(b"instructions" if instructions else entry.content())
+    return total.digest()
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+_SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def as_seen(raw: Any, text: str) -> Any:
+    """A copy of a plain message that nobody else can write on; anything that is not plain throughout, as it is."""
+    if type(raw) is not dict:
+        return raw
+    if len(raw) == 2 and raw.get("content") is text:  # the other one is its role
+        return raw.copy()
+    try:
+        return _own(raw)
+    except (TypeError, RecursionError):
+        return raw
+
+
+def _own(value: Any) -> Any:
+    """A copy of dicts and lists down to their values."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is dict:
+        return {key: _own(inner) for key, inner in value.items()}
+    if kind is list:
+        return [_own(inner) for inner in value]
+    raise TypeError(kind)
+
+
+_BOOKKEEPING = frozenset({"meta", "cache_control"})
+
+
+def content_digest(raw: Any) -> bytes:
+    """A hash of a host message's content. Bookkeeping (`meta`, `cache_control`) is not content."""
+    if type(raw) is dict and len(raw) == 2 and type(raw.get("content")) is str and type(raw.get("role")) is str:
+        text = f'{{"content": {encode_basestring(raw["content"])}, "role": {encode_basestring(raw["role"])}}}'
+        return _digest(text.encode("utf-8", "surrogatepass"))  # what follows comes to the same, and takes longer
+    try:
+        fields = {key: value for key, value in as_mapping(raw).items() if key not in _BOOKKEEPING}
+        parts = fields.get("content")
+        if isinstance(parts, list):
+            fields["content"] = [
+                {k: v for k, v in part.items() if k not in _BOOKKEEPING} if isinstance(part, dict) else part
+                for part in parts
+            ]
+        text = _json(fields)
+    except Exception:  # what cannot be written cannot be known again either: it only equals itself
+        text = f"object {id(raw)}"
+    return _digest(text.encode("utf-8", "surrogatepass"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    return dict(as_mapping(value))
+
+
+_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=_plain).encode

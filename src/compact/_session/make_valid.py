@@ -1,0 +1,48 @@
+"""Make a list valid by its provider's rules, and keep account of where each message came from.
+
+Owns: `mend`. Must never: judge by itself what is valid (the dialect does), or touch a list that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .entries import Entry, Reader
+
+__all__ = ["Mended", "mend"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A valid list. `origins` gives for each message the index it had, or its entry when it was made here."""
+
+    raws: list[Any]
+    entries: list[Entry]
+    origins: tuple[int | Entry, ...]
+    sentences: tuple[str, ...] = ()
+    """What was changed, one sentence each."""
+
+
+def mend(reader: Reader, raws: Sequence[Any], entries: Sequence[Entry]) -> Mended:
+    """The list as the provider takes it; the same objects when it already is."""
+    messages = [entry.message for entry in entries]
+    if not messages or not reader.dialect.problems(messages):
+        return Mended(list(raws), list(entries), tuple(range(len(entries))))
+    repaired, sentences = reader.dialect.repair(messages)
+    index_of = {id(message): i for i, message in enumerate(messages)}
+    mended: list[Entry] = []
+    origins: list[int | Entry] = []
+    for message in repaired:
+        index = index_of.get(id(message))
+        if index is None:
+            # A message made here stands for nothing in the session: it shares the place of the one before it.
+            entry = Entry(message, reader.cost(message), mended[-1].position if mended else 0)
+            origins.append(entry)
+        else:
+            entry = entries[index]
+            origins.append(index)
+        mended.append(entry)
+    objects = [raws[origin] if isinstance(origin, int) else origin.message.raw for origin in origins]
+    return Mended(objects, mended, tuple(origins), tuple(sentences))

@@ -1,0 +1,80 @@
+"""Whether folds that were archived are steps of the model.
+
+Owns: `Observed` and `misconduct`. Must never: know how an archive is written, or doubt what the model leaves open.
+
+The model is walked with what an archive tells: the list before a fold, what folded, which summaries there were, and
+what was left. How much was to be kept an archive does not tell, so any plan passes that keeps the laws of plans; what
+must be left of it then, the model says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .conversation import SPOKEN, Fold, Item, Items, Shape, blocks, summaries
+from .session import Rules, State, steps
+
+__all__ = ["Observed", "misconduct"]
+
+LAYOUTS = frozenset({"in_place", "layered", "rolling"})
+
+
+class Observed(NamedTuple):
+    """A fold as an archive tells it; `bodies` says of each of its folds whether there was a summary."""
+
+    layout: str
+    list: Items
+    plan: tuple[Fold, ...]
+    bodies: tuple[bool, ...]
+    left: Items
+
+
+def misconduct(seen: Observed) -> Iterator[str]:
+    """Where a fold is no step of the model, in plain sentences; nothing when it is one."""
+    yield from _unlawful(seen)
+    if seen.layout not in LAYOUTS:
+        return  # what a layout of the user's own leaves, it alone knows
+    expected, left = [_shape(item) for item in _left(seen)], [_shape(item) for item in seen.left]
+    if expected != left:
+        at = next((i for i, pair in enumerate(zip(expected, left, strict=False)) if pair[0] != pair[1]), None)
+        where = f"they differ from message {at} on" if at is not None else "one is longer"
+        yield f"{len(left):,} messages were left and the model leaves {len(expected):,}: {where}"
+
+
+def _left(seen: Observed) -> Items:
+    """What the model leaves, step by step from the plan on."""
+    if not seen.plan:
+        return seen.list
+    rules = Rules(Shape(seen.layout, 0, 0, 0), window=0, errors=("dead",), max_failures=len(seen.bodies))
+    state = State(said=seen.list, host=seen.list, list=seen.list, plan=seen.plan, at="selected")
+    for label in ("Archive", *("Answer" if body else "Fail" for body in seen.bodies), "Save"):
+        state = next(then for name, _, then in steps(state, rules) if name == label)
+    return state.archive[-1].left
+
+
+def _shape(item: Item) -> tuple[int, str, bool]:
+    return item.at, item.kind, item.pin
+
+
+def _unlawful(seen: Observed) -> Iterator[str]:
+    """The laws of plans."""
+    known = blocks(seen.list)
+    folded = frozenset().union(*seen.plan)
+    if held := sorted(folded & (known.pinned | known.open)):
+        yield f"messages {_counted(held)} are pinned or wait for a result, and were folded"
+    split = sorted(i for fold in seen.plan for i in fold if not known.of[i] <= fold)
+    if split:
+        yield f"messages {_counted(split)} were folded without what belongs to them"
+    if seen.layout != "in_place":
+        return
+    if others := sorted(i for i in folded if seen.list[i - 1].kind not in SPOKEN):
+        yield f"messages {_counted(others)} are neither the assistant's nor results, and were folded"
+    for fold in seen.plan:
+        if len(fold) < 2 or max(fold) - min(fold) + 1 != len(fold) or fold & summaries(seen.list):
+            yield f"messages {_counted(sorted(fold))} are no run of two or more that were never folded"
+
+
+def _counted(indices: list[int]) -> list[int]:
+    """Places in a list as hosts count them, from 0."""
+    return [i - 1 for i in indices]

@@ -1,0 +1,214 @@
+"""A request that is larger than the summarizer's own window, one part at a time.
+
+Owns: how much of a request fits, and where it is cut.
+Must never: lose a character of what folds, change its order, or count the same text again and again.
+
+    part, rest = cut(ask, limit)
+    while rest is not None:
+        part, rest = cut(rest.carrying(answer_to(part)), limit)
+
+The answer to a part is the notes that the next part brings up to date, so the answer to the last part is the summary of
+all. A part is filled up to a message, or to a line or a word of one that is too long to wait for the next part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from .._conversation.message import Message
+from ..errors import TokenLimitExceeded
+from .request import Ask, defused, labels
+
+__all__ = ["cut", "request_tokens"]
+
+_WIRE = 24
+"""Tokens that a chat format adds around two messages, and a label that says `continued`."""
+_LEAST = 96
+"""Tokens of messages, notes or answer below which a part is worth nothing."""
+_PIECE = 512
+"""Characters that are counted, and stay together, at once."""
+
+
+def request_tokens(ask: Ask) -> int:
+    """Tokens of a request, its answer included."""
+    return sum(ask.count(message["content"]) for message in ask.messages) + ask.max_tokens + _WIRE
+
+
+def cut(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
+    """As much of a request as a window of `limit` tokens takes, and the rest, which waits for the answer to it.
+
+    Where room is short the answer gets a third of it at most. Notes too long to be carried are shrunk first. Raises
+    `TokenLimitExceeded` when the window is too small for a part that is worth a call.
+    """
+    room = limit - _frame(ask) - ask.max_tokens
+    # Pieces weigh a little more one by one than together, so a request is counted whole when it is near the limit.
+    if _Pieces(ask, _PIECE).all_within(room + room // 8) and request_tokens(ask) <= limit:
+        return ask, None
+    bare = _frame(replace(ask, previous="."))
+    third = (limit - bare) // 3
+    if third < _LEAST:
+        raise TokenLimitExceeded(
+            f"the summarizer's window of {limit:,} tokens leaves {max(0, limit - bare):,} beside the {bare:,} of the "
+            "instructions, too few for messages, notes and answer: raise summary.max_input_tokens to at least "
+            f"{bare + 3 * _LEAST:,}"
+        )
+    ask = replace(ask, max_tokens=min(ask.max_tokens, third))
+    room = limit - _frame(ask) - ask.max_tokens
+    if not ask.source and request_tokens(ask) <= limit:
+        return ask, None
+    if not ask.source or room < _LEAST // 2:
+        return _shrunk_first(ask, limit)
+    pieces = _Pieces(ask, min(_PIECE, room // 8))
+    while taken := pieces.within(room):
+        part, rest = _divided(ask, taken)
+        over = request_tokens(part) - limit
+        if over <= 0:
+            return part, rest
+        room -= over
+    raise TokenLimitExceeded(
+        f"not even a word of the messages fits beside the other {limit - room:,} tokens of a request into the "
+        f"summarizer's window of {limit:,}: raise summary.max_input_tokens"
+    )
+
+
+def _frame(ask: Ask) -> int:
+    """Tokens of a request without its answer and with hardly a message."""
+    hardly = replace(ask, source=(Message("user", ".", None),), positions=(0,), tokens=None)
+    return request_tokens(hardly) - ask.max_tokens
+
+
+def _shrunk_first(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
+    """A request to shrink the notes alone, when they are what is too long."""
+    notes = replace(ask, source=(), positions=(), called=(), continues=False, tokens=None)
+    asked, size = request_tokens(notes) - notes.max_tokens, ask.count(ask.previous or "")
+    answer = min(ask.max_tokens, limit - asked)
+    if answer < _LEAST or size <= answer:
+        raise TokenLimitExceeded(
+            f"with notes of {size:,} tokens a request has {asked:,} without messages and answer: too little is left of "
+            f"the summarizer's window of {limit:,}; raise summary.max_input_tokens"
+        )
+    return replace(notes, max_tokens=answer), ask if ask.source else None
+
+
+# Pieces of messages, and where a request is divided
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch of one field of one message, up to `end`. Fields: its text, its calls, its answers, in this order."""
+
+    index: int
+    field: int
+    end: int
+    last: bool
+    """Whether the message ends here."""
+    tokens: int
+
+
+class _Pieces:
+    """The pieces of a request, counted as far as anybody asks and never twice."""
+
+    def __init__(self, ask: Ask, size: int) -> None:
+        self._ahead = _pieces(ask, max(1, size))
+        self._seen: list[_Piece] = []
+
+    def __iter__(self) -> Iterator[_Piece]:
+        yield from self._seen
+        for piece in self._ahead:
+            self._seen.append(piece)
+            yield piece
+
+    def all_within(self, room: int) -> bool:
+        """Whether everything fits."""
+        return sum(piece.tokens for piece in self._taken(room)) <= room
+
+    def within(self, room: int) -> list[_Piece]:
+        """The pieces that fit, without the beginning of a message that may as well wait for the next part."""
+        taken = list(self._taken(room))
+        if sum(piece.tokens for piece in taken) > room:
+            taken.pop()
+        if not taken:
+            return []
+        before = [piece for piece in taken if piece.index < taken[-1].index]
+        waits = before and not taken[-1].last and 2 * sum(piece.tokens for piece in before) >= room
+        return before if waits else taken
+
+    def _taken(self, room: int) -> Iterator[_Piece]:
+        """Pieces up to the first that is too much, that one included."""
+        for piece in self:
+            yield piece
+            room -= piece.tokens
+            if room < 0:
+                return
+
+
+def _pieces(ask: Ask, size: int) -> Iterator[_Piece]:
+    names = _names(ask)
+    for index, (message, position) in enumerate(zip(ask.source, ask.positions, strict=True)):
+        fields = _fields(message)
+        shown = [field for field, text in enumerate(fields) if field or text]
+        if not shown:
+            yield _Piece(index, 0, 0, True, 0)
+        for field, (label, text) in zip(shown, labels(message, position, names), strict=True):
+            start, label_tokens = 0, ask.count(f"{label} ")
+            for end in _ends(text, size):
+                tokens = label_tokens + ask.count(defused(text[start:end], ask.tag) + "\n")
+                yield _Piece(index, field, end, field == shown[-1] and end == len(text), tokens)
+                start, label_tokens = end, 0
+
+
+def _ends(text: str, size: int) -> Iterator[int]:
+    """Where a text may be cut: behind a line, a word, or `size` characters."""
+    start = 0
+    while len(text) - start > size:
+        middle, full = start + size // 2, start + size
+        start = text.rfind("\n", middle, full) + 1 or text.rfind(" ", middle, full) + 1 or full
+        yield start
+    yield len(text)
+
+
+def _divided(ask: Ask, taken: list[_Piece]) -> tuple[Ask, Ask | None]:
+    """A request up to its last taken piece, and what is left of it."""
+    at = taken[-1]
+    part = replace(ask, source=ask.source[: at.index + 1], positions=ask.positions[: at.index + 1], tokens=None)
+    rest = replace(
+        ask,
+        source=ask.source[at.index + 1 :],
+        tokens=None,
+        positions=ask.positions[at.index + 1 :],
+        called=tuple(_names(part).items()),
+        continues=False,
+    )
+    if not at.last:
+        message = ask.source[at.index]
+        fields = _fields(message)
+        inside = at.end < len(fields[at.field])
+        head = {**dict(enumerate(fields[: at.field])), at.field: fields[at.field][: at.end]}
+        tail = dict(enumerate(fields[at.field + 1 :], at.field + 1))
+        if inside:
+            tail[at.field] = fields[at.field][at.end :]
+        part = replace(part, source=(*part.source[:-1], _with(message, head)))
+        rest = replace(
+            rest,
+            source=(_with(message, tail), *rest.source),
+            positions=(part.positions[-1], *rest.positions),
+            continues=inside,
+        )
+    return part, rest if rest.source else None
+
+
+def _names(ask: Ask) -> dict[str, str]:
+    return dict(ask.called) | {call.id: call.name for message in ask.source for call in message.calls}
+
+
+def _fields(message: Message) -> list[str]:
+    return [message.text, *(c.arguments for c in message.calls), *(a.text for a in message.answers)]
+
+
+def _with(message: Message, fields: dict[int, str]) -> Message:
+    """A message with these of its fields only."""
+    first = 1 + len(message.calls)
+    calls = [replace(call, arguments=fields[i]) for i, call in enumerate(message.calls, 1) if i in fields]
+    answers = [replace(answer, text=fields[i]) for i, answer in enumerate(message.answers, first) if i in fields]
+    return message._replace(text=fields.get(0, ""), calls=tuple(calls), answers=tuple(answers))

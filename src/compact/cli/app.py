@@ -1,0 +1,223 @@
+"""What all commands share: the program, its exit codes, and options that mean the same everywhere.
+
+Owns: `app`, how an error is told, and which configuration a command runs with. Must never: know a command.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ..config import CompactConfig
+from ..config.environment import SECTIONS
+from ..errors import ArchiveError, CompactError, ConfigError
+from .output import printable
+
+if TYPE_CHECKING:
+    from .._engine.manager import CompactManager
+
+__all__ = [
+    "EXIT_CODES",
+    "PROBLEM",
+    "AllRows",
+    "ArchivePath",
+    "AsJson",
+    "ConfigFile",
+    "ModelName",
+    "SessionId",
+    "Settings",
+    "Step",
+    "Window",
+    "app",
+    "archive_manager",
+    "configured",
+    "given",
+]
+
+PROBLEM = 3
+EXIT_CODES = {
+    0: "done",
+    1: "it could not be done; one sentence on stderr says why",
+    2: "the command was given wrongly",
+    PROBLEM: "it looked and found a problem: `verify`, `doctor`, and `--check` of `count` and `plan`",
+    130: "interrupted",
+}
+"""What a command's end means. A reader that closes the pipe early (`| head`) is no error."""
+
+
+class Commands(TyperGroup):
+    """A group whose errors are one plain sentence on stderr."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command, and end the process with its exit code."""
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False}) or 0
+        except OSError as error:
+            if isinstance(error, CompactError):
+                raise
+            where = error.filename or "standard input or output"
+            code = _failed(f"{where} cannot be read or written ({error.strerror or error}); check its name and rights")
+        except CompactError as error:
+            # The library speaks of its verbs; here they are commands.
+            text = str(error).replace(" list()", " sessions()")
+            code = _failed(re.sub(r"\b(sessions|verify|restore|undo|redo)\(\)", r"`compact \1`", text))
+        except Exception as error:  # a class of click's, which lies elsewhere in each release of typer
+            if not hasattr(error, "format_message"):
+                raise
+            code = _failed(_misused(error), getattr(error, "exit_code", 2))
+        except SystemExit as end:
+            code = 0 if end.code == 1 else end.code  # with 1 the library of the help ends when nobody reads it
+        with _readers_may_leave():
+            sys.stdout.flush()
+        sys.exit(code)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command whose output may be read only in part."""
+        with _readers_may_leave():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _readers_may_leave() -> Iterator[None]:
+    """Once nobody reads any more, what is still held for stdout goes nowhere, and nothing is said."""
+    try:
+        yield
+    except BrokenPipeError:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+app = typer.Typer(
+    name="compact",
+    cls=Commands,
+    help="Keeps an agent's conversation inside its model's window, and everything that matters in it.",
+    epilog="Exit codes: " + "; ".join(f"{code} {meaning.split(';')[0]}" for code, meaning in EXIT_CODES.items()) + ".",
+    invoke_without_command=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from .. import __version__
+
+        typer.echo(f"compact {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _misused(error: Any) -> str:
+    """What was wrong with a command line, and where to read how it is meant."""
+    text = " ".join(error.format_message().split()).removeprefix("Invalid value: ").rstrip(".")
+    context = getattr(error, "ctx", None)
+    stop = "" if text.endswith("?") else "."
+    return f"{text}{stop} See `{context.command_path} --help`." if context is not None else text
+
+
+def _failed(text: str, code: int = 1) -> int:
+    typer.echo(f"compact: {printable(text)}", err=True)
+    return code
+
+
+# Options
+
+
+def _sessions(incomplete: str) -> list[str]:
+    """Ids of the archive in the working directory, for the shell."""
+    try:
+        with archive_manager() as manager:
+            return [name for name in manager.sessions() if name.startswith(incomplete)]
+    except CompactError:
+        return []
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="A compact.yaml or .json; without it, the one in the working directory."),
+]
+ArchivePath = Annotated[
+    Path | None, typer.Option("--path", help="The folder of the archive, instead of the configured storage.path.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting for this run, such as policy.trigger_pct=0.5."),
+]
+ModelName = Annotated[
+    str | None, typer.Option("--model", "-m", help="The model; without it, the configured one, or the log's own.")
+]
+Window = Annotated[
+    int | None, typer.Option("--window", "-w", min=1, help="Its window in tokens; without it, what is known of it.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+AllRows = Annotated[bool, typer.Option("--all", "-a", help="Every message on a line of its own.")]
+SessionId = Annotated[
+    str,
+    typer.Argument(
+        metavar="SESSION", help="A session of the archive; `compact sessions` lists them.", autocompletion=_sessions
+    ),
+]
+Step = Annotated[int | None, typer.Option("--step", "-n", min=1, help="The fold's number; without it, the newest.")]
+
+
+# The configuration
+
+
+def given(settings: Sequence[str] | None, model: str | None = None, window: int | None = None) -> dict[str, Any]:
+    """What options set, by dotted names."""
+    values: dict[str, Any] = {}
+    for setting in settings or ():
+        import yaml  # here, because most runs set nothing
+
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{setting!r} sets nothing; write NAME=VALUE, such as policy.trigger_pct=0.5")
+        try:
+            values[name.strip()] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            values[name.strip()] = text
+    if model is not None:
+        values["model"] = model
+    if window is not None:
+        values["max_context_tokens"] = window
+    return values
+
+
+def configured(file: Path | None, options: dict[str, Any] | None = None, path: Path | None = None) -> CompactConfig:
+    """The configuration, with what options set over it."""
+    config = CompactConfig.load(file)
+    if path is not None:
+        config = config.changed(storage={"adapter": "fs", "path": str(path)})
+    nested: dict[str, Any] = {}
+    for name, value in (options or {}).items():
+        section, dot, field = name.partition(".")
+        if section in (*SECTIONS, "agents") and not (dot and field):
+            raise typer.BadParameter(f"{section} is a section; name one of its settings, {section}.NAME=VALUE")
+        nested[section] = {**nested.get(section, {}), field: value} if dot else value
+    try:
+        return config._rebuilt(nested, config.model_fields_set)
+    except (ConfigError, AttributeError, TypeError) as error:
+        text = str(error) if isinstance(error, ConfigError) else f"{', '.join(nested)}: no such section"
+        raise typer.BadParameter(text) from None
+
+
+def archive_manager(file: Path | None = None, path: Path | None = None) -> CompactManager:
+    """A manager for looking back. No model is asked, so none need be there; a folder that is named must be."""
+    from .._engine.manager import CompactManager
+    from ..summarizers import offline_summarizer
+
+    if path is not None and not path.is_dir():
+        raise ArchiveError(f"{path} is no folder; --path names the folder of an archive, such as .compact/archive")
+    return CompactManager(configured(file, path=path), summarizer=offline_summarizer())

@@ -1,0 +1,275 @@
+"""Looking back: what the archive holds, what folds did, and whether all of it is as it was written.
+
+Owns: `sessions`, `restore`, `diff`, `recall`, `verify`, `forget` and `prune`. Must never: fold, or delete anything but
+with the last two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import ArchiveError, CompactError
+from .app import PROBLEM, ArchivePath, AsJson, ConfigFile, SessionId, Step, _sessions, app, archive_manager
+from .compact_list import ListForm
+from .input import Form, OutputFile, without_secrets, write_list
+from .output import counted, one_line, printable, say, show, show_json, table, watched
+
+if TYPE_CHECKING:
+    from .._archive.archive import Archive
+    from .._archive.history import Forgotten
+    from .._engine.manager import CompactManager
+
+__all__: list[str] = []
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")]
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@app.command()
+def sessions(as_json: AsJson = False, config: ConfigFile = None, path: ArchivePath = None) -> None:
+    """List the sessions of the archive: their folds, what these saved, and when something was last written.
+
+    Example:  compact sessions
+    """
+    from .archive_overview import kept
+
+    with _archive(config, path) as (_, archive):
+        found = [kept(archive, place) for place in watched(archive.places(), "reading")]
+    found.sort(key=lambda one: -(one.last or 0))
+    if as_json:
+        show_json([asdict(one) for one in found])
+        return
+    rows = table("session", ">folds", ">undone", ">tokens saved", "last written", wide="session")
+    for one in found:
+        name = one_line(one.session_id) if one.session_id is not None else "(without a name)"
+        rows.add_row(name, f"{one.folds:,}", f"{one.undone:,}", f"{one.saved:,}", _when(one.last))
+    saved = sum(one.saved for one in found)
+    if found:
+        show(rows, "")
+    show(f"{counted(len(found), 'session')}, {saved:,} tokens saved")
+
+
+def _when(time: float | None) -> str:
+    return "-" if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+@app.command()
+def restore(
+    session: SessionId,
+    step: Step = None,
+    output: OutputFile = None,
+    form: ListForm = None,
+    config: ConfigFile = None,
+    path: ArchivePath = None,
+) -> None:
+    """Write the messages as they were before a fold. It only reads: to go back to them, use `undo`.
+
+    Example:  compact restore chat --step 1 -o before.json
+    """
+    with _archive(config, path, session) as (manager, _):
+        messages = manager.restore(session, step)
+    if not messages:
+        raise ArchiveError(f"no message of session {session!r} is left there; verify() tells what is damaged")
+    write_list(messages, form or Form.JSON, output)
+    say(f"{counted(len(messages), 'message')} of session {session!r}{without_secrets(messages)}")
+
+
+@app.command()
+def diff(
+    session: SessionId, step: Step = None, as_json: AsJson = False, config: ConfigFile = None, path: ArchivePath = None
+) -> None:
+    """Show what a fold did: what stayed, what went (-), what was shortened (~), and what came instead (+).
+
+    Example:  compact diff chat
+    """
+    from rich.text import Text
+
+    with _archive(config, path, session) as (manager, _):
+        found = manager.diff(session, step)
+    if as_json:
+        show_json(asdict(found))
+        return
+    styles = {"-": "red", "+": "green", "~": "yellow"}
+    for line in printable(str(found)).splitlines():
+        # What was written is to be read whole; of all else the beginning tells enough.
+        show(Text(line, styles.get(line[:1], "")), cut=not line.startswith("+"))
+
+
+@app.command()
+def recall(
+    session: SessionId,
+    words: Annotated[list[str] | None, typer.Argument(help="Words as they were probably written.")] = None,
+    cite: Annotated[str | None, typer.Option("--cite", help="What a summary cites: '#12', '#12-18', a line.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Messages at most. [5; 1,000 for --cite]")] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    path: ArchivePath = None,
+) -> None:
+    """Find messages that were folded: by words, best first, or by what a summary cites.
+
+    Example:  compact recall chat credit note
+    """
+    from rich.text import Text
+
+    if not words and cite is None:
+        raise typer.BadParameter("nothing to look for; give some words, or --cite '#12-18'")
+    with _archive(config, path, session) as (manager, _):
+        found = manager.recall(session, " ".join(words or ()), cite=cite, limit=limit)
+    if not found:
+        raise CompactError(f"nothing that session {session!r} folded answers that; try fewer or other words")
+    if as_json:
+        show_json([asdict(one) for one in found])
+        return
+    for one in found:
+        show(
+            Text(f"{one.cite} {one.role}, folded in step {one.step}", "bold"),
+            printable(one.text if cite is not None else one.snippet),
+            "",
+        )
+
+
+@app.command()
+def verify(
+    sessions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SESSION…", help="Sessions; without any, all of them.", autocompletion=_sessions),
+    ] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    path: ArchivePath = None,
+) -> None:
+    """Check the archive: every file against the hashes that were written of it, every fold against laws and model.
+
+    Example:  compact verify
+    """
+    from .archive_overview import broken_laws
+
+    found: list[dict[str, Any]] = []
+    with _archive(config, path) as (manager, archive):
+        for name, place in watched(list(_named(archive, sessions)), "checking"):
+            if archive.place(name) != place:
+                continue  # its id held a secret, so nobody can name it any more
+            audit = manager.verify(name)
+            judged, unlawful = broken_laws(archive, place)
+            problems = [*audit.problems, *unlawful]
+            found.append({"ok": not problems, **asdict(audit), "folds": judged, "problems": problems})
+        unnamed = len(archive.places()) - len(found) if not sessions else 0
+    if as_json:
+        show_json(found)
+    else:
+        _show_audits(found, unnamed)
+    if not all(one["ok"] for one in found):
+        raise typer.Exit(PROBLEM)
+
+
+def _named(archive: Archive, sessions: list[str] | None) -> Iterator[tuple[str, str]]:
+    """The sessions to look at, and where each is kept."""
+    for name in sessions or ():
+        yield name, archive.place(name)
+    for place in () if sessions else archive.places():
+        if (told := archive.name_of(place)) is not None:
+            yield told, place
+
+
+def _show_audits(found: list[dict[str, Any]], unnamed: int) -> None:
+    rows = table("session", ">files", ">folds", ">problems", "newest record", wide="session")
+    for one in found:
+        head = (one["head"] or "-")[:12]
+        style = None if one["ok"] else "red"
+        numbers = (f"{one['files']:,}", f"{one['folds']:,}", f"{len(one['problems']):,}")
+        rows.add_row(one_line(one["session_id"]), *numbers, head, style=style)
+    if found:
+        show(rows, "")
+    for one in found:
+        notes = [f"step {step} was begun and not completed" for step in one["unfinished"]]
+        notes += [f"{key} is named by no event and no record" for key in one["unwitnessed"]] + [*one["torn"]]
+        show(*(f"{one_line(one['session_id'])}: {printable(problem)}" for problem in one["problems"]))
+        show(*(f"{one_line(one['session_id'])}: note: {printable(note)}" for note in notes))
+    bad = sum(not one["ok"] for one in found)
+    left = f"; {unnamed:,} could not be named and were not looked at" if unnamed > 0 else ""
+    show(f"{counted(len(found), 'session')}: {len(found) - bad:,} as they were written, {bad:,} not{left}")
+
+
+@app.command()
+def forget(
+    session: SessionId,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    path: ArchivePath = None,
+) -> None:
+    """Delete, for good, all that is kept of one session: every transcript, summary and event. Says what it deleted.
+
+    Example:  compact forget chat --dry-run
+    """
+    from .._archive.history import Forgotten
+
+    with _archive(config, path, session) as (manager, archive):
+        keys = archive.contents(archive.place(session)).keys
+        gone = Forgotten(session, tuple(keys)) if dry_run else manager.forget(session)
+    if as_json:
+        show_json({**asdict(gone), "deleted": not dry_run})
+    else:
+        typer.echo(_deleted(gone, dry_run=dry_run))
+
+
+@app.command()
+def prune(
+    older_than: Annotated[
+        str, typer.Option("--older-than", help="Age in minutes, hours, days or weeks: 90m, 12h, 30d, 8w.")
+    ],
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    path: ArchivePath = None,
+) -> None:
+    """Delete, for good, every session to which nothing was written for so long. Says what it deleted.
+
+    Example:  compact prune --older-than 30d --dry-run
+    """
+    with _archive(config, path) as (manager, _):
+        pruned = manager.prune(_age(older_than), dry_run=dry_run)
+        kept = len(manager.sessions()) - sum(one.session_id is not None for one in pruned if dry_run)
+    if as_json:
+        show_json([{**asdict(one), "deleted": not dry_run} for one in pruned])
+        return
+    for forgotten in pruned:
+        typer.echo(_deleted(forgotten, dry_run=dry_run))
+    verb = "would be deleted" if dry_run else "deleted"
+    objects = sum(len(forgotten.keys) for forgotten in pruned)
+    typer.echo(f"{len(pruned):,} sessions with {objects:,} objects {verb}, {kept:,} sessions stay")
+
+
+def _deleted(forgotten: Forgotten, *, dry_run: bool) -> str:
+    text = printable(str(forgotten))
+    return text.replace(" deleted:", " would be deleted:") if dry_run else text
+
+
+def _age(text: str) -> timedelta:
+    match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip().lower())
+    if not match or not int(match[1]):
+        raise typer.BadParameter(f"{text!r} is no age; write a number and m, h, d or w, such as 30d")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+@contextmanager
+def _archive(
+    config: Path | None, path: Path | None, session: str | None = None
+) -> Iterator[tuple[CompactManager, Archive]]:
+    """A manager that looks back, and its archive; a session that is named must be in it."""
+    with archive_manager(config, path) as manager:
+        manager._looking_back(session or "")
+        archive = manager._archive
+        if archive is None:
+            raise ArchiveError("nothing is archived")
+        if session is not None and not archive.contents(archive.place(session)).keys:
+            raise ArchiveError(f"nothing is archived for session {session!r}; sessions() lists what is")
+        yield manager, archive

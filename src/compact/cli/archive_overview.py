@@ -1,0 +1,187 @@
+"""What an archive says of its sessions: their folds and savings, and whether each fold was one that may be.
+
+Owns: `kept` and `broken_laws`. Must never: change anything, or call a fold unlawful that cannot be judged.
+
+A fold is judged twice: by the laws that it was made under (`_compaction.laws`), and by the model (`compact._spec`),
+which was not
+written by whoever wrote the engine's folds. A record does not tell everything that a fold was judged by: not the
+policy's keep counts, not the room that a summary was given, nor the list as it was after it was mended. So the laws
+that need these are left out, and of a list that arrived broken only the list that went out is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._archive.archive import Archive
+from .._compaction.laws import LAWS, FoldCase
+from .._compaction.layouts import LAYOUTS, layered
+from .._compaction.plan import Clip, Fold, Plan, Slot
+from .._conversation.formats import DIALECTS, detect
+from .._conversation.message import History, Message
+from .._spec.conduct import Observed, misconduct
+from .._spec.conversation import Item, Items
+from ..config.sections import Policy
+from ..errors import ArchiveError, InvalidMessage
+
+__all__ = ["Kept", "broken_laws", "kept"]
+
+_UNTOLD = frozenset({"identical", "window", "summary size"})
+"""Laws that need what a record does not tell."""
+_OF_THE_RESULT = frozenset({"one summary", "budget", "valid"})
+"""Laws that a list which was mended before it was folded can be judged by."""
+_UNREADABLE = (ArchiveError, InvalidMessage, KeyError, TypeError, ValueError, IndexError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A session of the archive. `saved` are the tokens that its folds took out, those undone left out."""
+
+    session_id: str | None
+    folds: int
+    undone: int
+    saved: int
+    last: float | None
+    """When something was last written."""
+
+
+def kept(archive: Archive, place: str) -> Kept:
+    """What the archive says of the session that is kept here; a damaged record counts as a fold that saved nothing."""
+    contents = archive.contents(place)
+    try:
+        undone = set(archive.line(place, contents).undone)
+    except _UNREADABLE:
+        undone = set()
+    saved = 0
+    for step in contents.summaries:
+        try:
+            record = archive.fold(place, step)
+            saved += 0 if step in undone else record["tokens_before"] - record["tokens_after"]
+        except _UNREADABLE:
+            continue
+    return Kept(archive.name_of(place), len(contents.summaries), len(undone), saved, archive.last_time(place))
+
+
+def broken_laws(archive: Archive, place: str) -> tuple[int, list[str]]:
+    """How many folds could be judged, and which law each unlawful one breaks. What is damaged, `verify` tells."""
+    judged, problems = 0, []
+    for step in archive.contents(place).summaries:
+        try:
+            record, (transcript, torn) = archive.fold(place, step), archive.transcript(place, step)
+            if torn or len(transcript) != len(record["positions"]):
+                continue
+            found = list(_broken(record, transcript))
+        except _UNREADABLE:
+            continue
+        judged += 1
+        problems += [f"fold {step} {wrong}" for wrong in found]
+    return judged, problems
+
+
+def _broken(record: Mapping[str, Any], transcript: Sequence[Any]) -> Iterator[str]:
+    case, mended = _case(record, transcript)
+    for law in LAWS:
+        told = law.id in record["laws"] and law.id not in _UNTOLD and (not mended or law.id in _OF_THE_RESULT)
+        if told and (wrong := law.broken(case)) is not None:
+            yield f"breaks the law {law.id!r}: {wrong}"
+    if not mended:
+        for wrong in misconduct(_observed(record, case)):
+            yield f"is no step of the model: {wrong}"
+
+
+def _observed(record: Mapping[str, Any], case: FoldCase) -> Observed:
+    """A fold as the model sees it; what a provider's rules added to the result is not its affair."""
+    at = [
+        case.before.positions[left] if isinstance(left, int) else record["made"][left["made"]]["position"]
+        for left in record["left"]
+    ]
+    left = zip(_items(case.after, at), case.sources, strict=True)
+    return Observed(
+        layout=record["layout"],
+        list=_items(case.before, case.before.positions),
+        plan=tuple(frozenset(i + 1 for i in fold.indices) for fold in case.plan.folds),
+        bodies=tuple(fold["summary"] is not None for fold in record["folds"]),
+        left=tuple(item for item, source in left if source is not None),
+    )
+
+
+def _items(history: History, positions: Sequence[int]) -> Items:
+    return tuple(
+        Item(
+            at=at,
+            kind="summary" if i in history.summaries else "result" if message.role == "tool" else message.role,
+            pin=message.pinned,
+            of=frozenset((at,)),
+            size=history.tokens[i],
+            calls=tuple(call.id for call in message.calls),
+            answers=tuple(answer.id for answer in message.answers),
+        )
+        for i, (message, at) in enumerate(zip(history, positions, strict=True))
+    )
+
+
+def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCase, bool]:
+    """A fold as the laws see it, and whether its list was mended before it was folded."""
+    dialect = detect(transcript) or DIALECTS["openai-chat"]
+    pinned, earlier = set(record["pinned"]), frozenset(record["earlier_summaries"])
+    read = [dialect.read(raw)._replace(pinned=line in pinned) for line, raw in enumerate(transcript)]
+    before = History(read, record["tokens"], record["positions"], earlier, frozenset())
+    positions, gone = record["positions"], set(record["gone"])
+    # A message that a repair once added shares the position of the one before it: only what went, went into a fold.
+    went = [line for line in range(len(read)) if line in gone or line in earlier]
+    folds = [Fold(tuple(i for i in went if positions[i] in set(one["positions"]))) for one in record["folds"]]
+    fold_of = {line: fold for fold in folds for line in fold.indices}
+    waiting = list(folds)
+    slots: list[Slot] = []
+    sources: list[Slot | None] = []
+    after: list[Message] = []
+    tokens: list[int] = []
+    summaries: set[int] = set()
+    for left in record["left"]:
+        slot: Slot | None
+        if isinstance(left, int):
+            slot = fold_of.get(left, left)  # an earlier summary that stays for want of a new one is its fold's place
+            after.append(read[left])
+            tokens.append(record["tokens"][left])
+            is_summary = left in earlier
+        else:
+            made = record["made"][left["made"]]
+            there = [line for line in sorted(gone) if positions[line] == made["position"]]
+            fold = next((one for one in waiting if set(there) & set(one.indices)), None)
+            clipped = next((line for line in there if line not in fold_of), None)
+            slot = fold if made["summary"] else Clip(clipped, 0) if clipped is not None else None
+            after.append(dialect.read(made["message"]))
+            tokens.append(made["tokens"])
+            is_summary = made["summary"]
+        if is_summary:
+            summaries.add(len(after) - 1)
+        if isinstance(slot, Fold) and slot in waiting:
+            waiting.remove(slot)
+        if slot is not None:
+            slots.append(slot)
+        sources.append(slot)
+    for fold in waiting:  # pruned without a summary: each went from where it stood
+        at = next((n for n, slot in enumerate(slots) if _first(slot) > fold.indices[0]), len(slots))
+        slots.insert(at, fold)
+    layout = record["layout"]
+    case = FoldCase(
+        before=before,
+        plan=Plan(tuple(slots), len(before)),
+        after=History(after, tokens, summaries=frozenset(summaries), pinned_roles=frozenset()),
+        sources=tuple(sources),
+        # A layout of the user's own has laws like any other, and none of those that speak of ours.
+        policy=Policy(layout=layout if layout in LAYOUTS else lambda history, policy: layered(history, policy)),
+        fixed=record["tokens_after"] - sum(tokens),
+        budget=record["budget"],
+        allowance=0,
+        problems=tuple(problem.message for problem in dialect.problems(after)),
+    )
+    return case, bool(dialect.problems(read))
+
+
+def _first(slot: Slot) -> int:
+    if isinstance(slot, Fold):
+        return slot.indices[0]
+    return slot.index if isinstance(slot, Clip) else slot

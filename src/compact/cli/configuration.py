@@ -1,0 +1,158 @@
+"""The configuration: what is in force and who says so, and a file to begin with.
+
+Owns: `config` and `config init`. Must never: show a secret, write over a file unasked, or say what a field means:
+its section does.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+
+from ..config import CompactConfig, origins
+from ..config.environment import SECTIONS
+from ..config.fields import allowed
+from ..errors import ConfigError
+from .app import AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
+from .input import write_text
+from .output import one_line, say, show, show_json, table
+
+__all__ = ["commented", "sentences", "yaml_line"]
+
+group = typer.Typer(invoke_without_command=True)
+app.add_typer(group, name="config")
+
+
+@group.callback()
+def config(
+    context: typer.Context,
+    changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
+    as_json: AsJson = False,
+    file: ConfigFile = None,
+    model: ModelName = None,
+    window: Window = None,
+    settings: Settings = None,
+) -> None:
+    """Show the configuration in force, and where each value comes from; `config init` writes a file to begin with.
+
+    Example:  compact config --changed
+    """
+    if context.invoked_subcommand is not None:
+        return
+    options = given(settings, model, window)
+    loaded = configured(file, options)
+    told = origins(file) | dict.fromkeys(options, "option")
+    values = dict(_values(loaded))
+    shown = {name: (value, told.get(name, "default")) for name, value in values.items()}
+    if changed:
+        shown = {name: (value, source) for name, (value, source) in shown.items() if source != "default"}
+    if as_json:
+        show_json({name: {"value": value, "source": source} for name, (value, source) in shown.items()})
+        return
+    rows = table("setting", "value", "from", wide="value")
+    for name, (value, source) in shown.items():
+        rows.add_row(name, one_line(yaml_line(value)), source, style="dim" if source == "default" else None)
+    share = f"fold at {loaded.trigger_line:,}"
+    show(rows, "", f"{loaded.model}: window {loaded.window:,}, budget {loaded.budget:,}, {share} tokens")
+
+
+def _values(loaded: CompactConfig) -> Iterator[tuple[str, Any]]:
+    """Every value by its dotted name, plain and without secrets."""
+    from .._redaction import redact
+    from ..sinks import plain
+
+    for name in CompactConfig.model_fields:
+        value = getattr(loaded, name)
+        if name in SECTIONS:
+            fields = {field: _plain(getattr(value, field)) for field in SECTIONS[name].model_fields}
+            # By its field as well: under a telling name anything is a secret.
+            yield from ((f"{name}.{field}", one) for field, one in redact(plain(fields)).items())
+        else:
+            yield name, redact(plain(_plain(value)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True) or True
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return getattr(value, "__name__", repr(value)) if callable(value) else value
+
+
+def yaml_line(value: Any) -> str:
+    """A value as a line of YAML."""
+    import yaml
+
+    if value is None:
+        return "none"
+    return (
+        yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True).removesuffix("...\n").strip()
+    )
+
+
+@group.command()
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.")] = Path("compact.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write a file with every setting, its default, its range and what it is for, ready to be changed.
+
+    Example:  compact config init
+    """
+    if file.suffix.lower() not in (".yaml", ".yml"):
+        raise typer.BadParameter(f"{file} would not be read as YAML, which has comments; end its name with .yaml")
+    if file.exists() and not force:
+        raise ConfigError(f"{file} is there already; --force writes over it, or name another file")
+    write_text(commented(), file)
+    say(f"{file} holds every setting as a comment; `compact config` shows what is in force")
+
+
+def commented() -> str:
+    """Every setting of the configuration as a commented YAML file."""
+    lines = [
+        "# Every setting of compact with its default. To change one, take the # before it away.",
+        "# Arguments beat the environment, which beats this file. `compact config` shows what is in force, and why.",
+        "",
+    ]
+    said = sentences(CompactConfig)
+    for name, field in CompactConfig.model_fields.items():
+        if name == "agents":
+            lines += [*_wrapped(said[name], ""), "#agents:", "#  coder:", "#    compact: {layout: in_place}"]
+        elif name not in SECTIONS:
+            lines += _setting(name, said[name], field, field.get_default(call_default_factory=True), "")
+        else:
+            section = SECTIONS[name]
+            lines += [*_wrapped(said[name], ""), f"{name}:"]
+            defaults, about = section(), sentences(section)
+            for inner, one in section.model_fields.items():
+                lines += _setting(inner, about[inner], one, getattr(defaults, inner), "  ")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _setting(name: str, said: str, field: Any, default: Any, indent: str) -> list[str]:
+    value = default if not isinstance(default, tuple) else list(default)
+    shown = "null" if value is None else yaml_line(value)
+    return [*_wrapped(f"{said} Allowed: {allowed(field)}.", indent), f"{indent}#{name}: {shown}"]
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, 116, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
+
+
+def sentences(model: type) -> dict[str, str]:
+    """What each field of a class is for, by the words that stand under it in the class's source."""
+    said: dict[str, str] = {}
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            said[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
+    return said

@@ -1,0 +1,234 @@
+"""Whether things will work: the configuration, the counter, the archive, the summarizer, the policy.
+
+Owns: `doctor`, and what it finds out about all but what is installed. Must never: change anything but for a trial that
+it takes back, or use the network unless it is told to.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..config import CompactConfig
+from ..errors import BadSummary, CompactError, ConfigError, InsufficientBudget
+from .app import PROBLEM, AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
+from .input import ConversationId, LogFormat, conversation_in, suited
+from .installed import Finding, extras, variables
+from .output import counted, printable, show, show_json, working
+from .plan import dry_run, outcome, verdict
+
+__all__: list[str] = []
+
+
+@app.command()
+def doctor(
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A conversation: does it fit, and what would it fold?")
+    ] = None,
+    online: Annotated[
+        bool, typer.Option("--online", help="Ask the summarizer for a few words, and write to a bucket for a trial.")
+    ] = False,
+    id: ConversationId = None,
+    log_format: LogFormat = None,
+    model: ModelName = None,
+    window: Window = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    settings: Settings = None,
+) -> None:
+    """Look whether all will work: what is installed, the archive, the summarizer, and whether the policy can fit.
+
+    Example:  compact doctor chat.json
+    """
+    options = given(settings, model, window)
+    with working("looking"):
+        findings = list(_findings(file, online, id, log_format, config, options))
+    if as_json:
+        show_json([asdict(finding) for finding in findings])
+    else:
+        _show(findings)
+    if any(finding.state == "problem" for finding in findings):
+        raise typer.Exit(PROBLEM)
+
+
+def _findings(
+    file: str | None,
+    online: bool,
+    id: str | None,
+    log_format: str | None,
+    config: Path | None,
+    options: dict[str, object],
+) -> Iterator[Finding]:
+    from .. import __version__
+
+    yield Finding("ok", "compact", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
+    try:
+        loaded = configured(config, options)
+    except ConfigError as error:
+        yield from extras(frozenset())
+        for line in str(error).splitlines():
+            yield Finding("problem", "configuration", line)
+        return
+    yield from extras(_needed(loaded))
+    yield from variables()
+    yield _counter(loaded)
+    yield _archive(loaded, online)
+    yield _summarizer(loaded, online)
+    yield from _policy(loaded)
+    if file is not None:
+        conversation = conversation_in(file, id, log_format)
+        try:
+            dry = dry_run(conversation, suited(config, options, conversation), None)
+            yield Finding("ok", "conversation", f"{verdict(dry)} {outcome(dry)}")
+        except InsufficientBudget as error:
+            yield Finding("problem", "conversation", str(error))
+
+
+def _show(findings: list[Finding]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    styles = {"ok": "green", "note": "yellow", "problem": "bold red"}
+    rows = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    rows.add_column(no_wrap=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column()
+    for finding in findings:
+        rows.add_row(Text(finding.state, styles[finding.state]), finding.what, Text(printable(finding.says)))
+    bad = sum(finding.state == "problem" for finding in findings)
+    show(rows, "", counted(bad, "problem") if bad else "Nothing stands in the way.")
+
+
+def _needed(config: CompactConfig) -> frozenset[str]:
+    """The extras that the configuration asks for."""
+    asked = {
+        "s3": config.storage.adapter == "s3",
+        "otel": config.tracing.otlp_endpoint is not None,
+        "redis": config.proxy.state.partition(":")[0] in ("redis", "rediss", "unix"),
+        "proxy": config.proxy.upstream is not None,
+        config.summary.provider: config.summary.provider != "extract",
+    }
+    return frozenset(extra for extra, wanted in asked.items() if wanted)
+
+
+def _counter(config: CompactConfig) -> Finding:
+    if config.counter == "chars":
+        return Finding("note", "counter", "counter is chars: every four characters count as one token")
+    from .._conversation.tokens import counter_for
+
+    try:
+        tally = counter_for(config.counter, config.model)
+    except CompactError as error:
+        return Finding("problem", "counter", str(error))
+    table = "its own table" if tally.exact else f"the nearest table: it may have {tally.margin:.0%} more"
+    return Finding("ok", "counter", f"{tally.encoder} counts {config.model} with {tally.encoding}, {table}")
+
+
+def _archive(config: CompactConfig, online: bool) -> Finding:
+    storage = config.storage
+    if storage.adapter == "none":
+        return Finding("note", "archive", "storage.adapter is none: what is folded cannot be brought back")
+    if storage.adapter == "fs":
+        return _folder(Path(storage.path).expanduser().absolute())
+    place = f"s3://{storage.bucket}/{storage.prefix}"
+    if not online:
+        return Finding("note", "archive", f"{place} was not looked at; --online writes to it for a trial")
+    from ..stores import open_store
+
+    try:
+        store = open_store(storage)
+        assert store is not None
+        key = f"doctor-{os.getpid()}/trial.json"
+        store.put(key, b"{}")
+        store.delete(key)
+    except CompactError as error:
+        return Finding("problem", "archive", str(error))
+    return Finding("ok", "archive", f"{place} can be written")
+
+
+def _folder(folder: Path) -> Finding:
+    """Whether files can be made where the archive is, or will be."""
+    place = next(one for one in (folder, *folder.parents) if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=place) as trial:
+            trial.write(b"trial")
+            trial.flush()
+    except OSError as error:
+        return Finding("problem", "archive", f"{folder} cannot be written ({error.strerror}); set storage.path")
+    return Finding("ok", "archive", f"{folder} can be written" + ("" if place == folder else " (it is not there yet)"))
+
+
+def _summarizer(config: CompactConfig, online: bool) -> Finding:
+    summary = config.summary
+    if summary.provider == "extract":
+        return Finding("ok", "summarizer", "extract works offline and needs no model")
+    from ..summarizers import summarizer_for
+
+    name = f"{summary.model or 'the usual model'} through {summary.provider}"
+    try:
+        summarizer_for(summary)
+    except CompactError as error:
+        return Finding("problem", "summarizer", str(error))
+    if not online:
+        return Finding("note", "summarizer", f"{name} has a key and was not asked; --online asks it for a few words")
+    return _asked(config, name)
+
+
+def _asked(config: CompactConfig, name: str) -> Finding:
+    """One small summary, as a fold would ask for it."""
+    from .._engine.one_shot import compact_messages
+
+    words = "The build of the doctor's trial is d-0042, and it must stay on staging until Friday. "
+    talk = [{"role": role, "content": words * 12} for role in ("user", "assistant") * 3]
+    trial = config.changed(
+        policy={"on_failure": "raise"}, summary={"max_retries": 0, "max_tokens": 200}, storage={"adapter": "none"}
+    )
+    try:
+        compact_messages(talk, 700, config=trial)
+    except BadSummary as error:
+        return Finding("note", "summarizer", f"{name} answered, and the answer could not be used: {error}")
+    except CompactError as error:
+        return Finding("problem", "summarizer", f"{name}: {error}")
+    return Finding("ok", "summarizer", f"{name} answered")
+
+
+def _policy(config: CompactConfig) -> Iterator[Finding]:
+    """Whether there is room to fold in, and what the lines come to."""
+    policy, window, budget, trigger = config.policy, config.window, config.budget, config.trigger_line
+    known = "set" if config.max_context_tokens else f"known of {config.model}"
+    yield Finding(
+        "ok",
+        "policy",
+        f"{policy.layout if isinstance(policy.layout, str) else 'own'} layout: window {window:,} ({known}) - "
+        f"hard_cap_buffer {policy.hard_cap_buffer:,} - reserve_output {policy.reserve_output:,} = budget {budget:,}; "
+        f"a fold is due at {trigger:,}",
+    )
+    # A summary gets a quarter of what pins and tools leave below the trigger, and says nothing in a few dozen tokens.
+    room, asked = trigger // 4, config.summary.max_tokens
+    if room < 64:
+        yield Finding(
+            "problem",
+            "policy",
+            f"a summary would get {room:,} tokens at most, too few to say anything; raise the window",
+        )
+    elif room < asked:
+        yield Finding(
+            "note",
+            "policy",
+            f"a summary gets {room:,} tokens at most, a quarter of what is below the trigger, not the {asked:,} of "
+            "summary.max_tokens",
+        )
+    if policy.trigger_pct and policy.trigger_pct * window > budget:
+        yield Finding(
+            "note",
+            "policy",
+            f"trigger_pct {policy.trigger_pct} of the window is {round(policy.trigger_pct * window):,}, above the "
+            f"budget: folds are due at {budget:,}",
+        )

@@ -1,0 +1,245 @@
+"""Conversations read from files and pipes, and lists written to them.
+
+Owns: choosing one conversation of a file, passing over what cannot be read, and the form in which a list is written.
+Must never: fold, or leave half a file behind where a whole one stood.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..config import CompactConfig
+from ..errors import CompactError, LogError
+from .app import configured
+from .output import counted, json_bytes, say
+
+if TYPE_CHECKING:
+    from ..importers import Conversation
+
+__all__ = [
+    "ConversationFile",
+    "ConversationId",
+    "Form",
+    "LogFormat",
+    "OutputFile",
+    "conversation_in",
+    "form_of",
+    "importer_names",
+    "no_such_conversation",
+    "recorded_in",
+    "session_name",
+    "suited",
+    "tell_notes",
+    "without_secrets",
+    "write_bytes",
+    "write_list",
+    "write_text",
+]
+
+STDIN = "-"
+_LISTED = 8
+"""Ids that an error names, and files that are passed over with a sentence each."""
+
+
+class Form(StrEnum):
+    """How a list is written: as one JSON value, or one message a line."""
+
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+def importer_names(incomplete: str) -> list[str]:
+    """Importers whose names begin so, for the shell."""
+    from ..importers import IMPORTERS
+
+    return [name for name in IMPORTERS if name.startswith(incomplete)]
+
+
+ConversationFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A recorded conversation or a log that holds some; - reads a pipe.")
+]
+ConversationId = Annotated[
+    str | None, typer.Option("--id", help="Which conversation, where the file holds several.", show_default=False)
+]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="NAME", help="Whose log it is; without it, the content tells.", autocompletion=importer_names
+    ),
+]
+OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.")]
+
+
+def recorded_in(files: Sequence[str], log_format: str | None = None) -> Iterator[Conversation]:
+    """The conversations in some logs. What cannot be read is told, and passed over unless nothing else is there."""
+    from ..importers import read_logs
+
+    waiting: list[LogError] = []
+    nothing, passed = True, 0
+    for conversation in read_logs(files, format=log_format, on_error=waiting.append):
+        passed = _pass_over(waiting, passed)
+        nothing = False
+        yield conversation
+    if nothing and len(waiting) == 1:
+        raise waiting[0]
+    passed = _pass_over(waiting, passed)
+    if nothing:
+        raise LogError(f"no conversation was found in {', '.join(files)}; {passed:,} logs could not be read")
+    if passed > _LISTED:
+        say(f"passed over: {passed - _LISTED:,} more")
+
+
+def _pass_over(waiting: list[LogError], passed: int) -> int:
+    for number, error in enumerate(waiting, passed + 1):
+        if number <= _LISTED:
+            say(f"passed over: {error}")
+    passed += len(waiting)
+    waiting.clear()
+    return passed
+
+
+def conversation_in(file: str, id: str | None = None, log_format: str | None = None) -> Conversation:
+    """The one conversation in a file, or the one of this id. What was left out of it is said on stderr."""
+    first: Conversation | None = None
+    ids: list[str] = []
+    for conversation in recorded_in([file], log_format):
+        if conversation.id == id:
+            return tell_notes(conversation)
+        first = first or conversation
+        ids.append(conversation.id)
+    if id is not None:
+        raise no_such_conversation(file, id, ids)
+    if first is None or len(ids) > 1:
+        raise LogError(f"{file} holds {len(ids):,} conversations; choose one with --id: {_listed(ids)}")
+    return tell_notes(first)
+
+
+def no_such_conversation(where: str, id: str, ids: Sequence[str]) -> LogError:
+    """That none of the conversations there is called so."""
+    return LogError(f"{where} holds no conversation {id!r}; it holds {_listed(ids)}")
+
+
+def _listed(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_LISTED]) + (f" and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else "")
+
+
+def tell_notes(conversation: Conversation) -> Conversation:
+    """Say what was left out of a conversation, or mended."""
+    for note in conversation.notes:
+        say(f"note: {note}")
+    return conversation
+
+
+def suited(
+    file: Path | None, options: dict[str, Any], conversation: Conversation, path: Path | None = None
+) -> CompactConfig:
+    """The configuration for a conversation: where nobody names a model, the one it was recorded with."""
+    config = configured(file, options, path)
+    if conversation.model and "model" not in config.model_fields_set:
+        return configured(file, {**options, "model": conversation.model}, path)
+    return config
+
+
+def session_name(file: str, id: str | None) -> str:
+    """What a session is called that nobody named: the conversation's id, or the file's name."""
+    if id is not None:
+        return id
+    if file == STDIN or _is_pipe(file):
+        raise typer.BadParameter("what comes from a pipe has no name; name the session, or give --max-tokens")
+    return re.sub(r"(\.(jsonl?|ndjson|gz))+$", "", Path(file).name, flags=re.IGNORECASE)
+
+
+def _is_pipe(file: str) -> bool:
+    """Whether a file can be read only once, as `<(…)` of a shell."""
+    path = Path(file)
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def form_of(file: str) -> Form:
+    """How a file is written. Of standard input the beginning tells; another pipe cannot be looked at."""
+    from ..importers.sources import expand
+
+    if file == STDIN:
+        peek = getattr(sys.stdin.buffer, "peek", None)
+        start = peek(1) if peek is not None else b""
+        line, _, rest = start.partition(b"\n")
+        is_message = re.match(rb'\s*\{\s*"(role|content|type)"', start)
+        return Form.JSONL if (_is_value(line) and rest.strip()) or (is_message and not rest) else Form.JSON
+    if _is_pipe(file):
+        return Form.JSON
+    source = next(expand([file]))
+    if source.session is not None:
+        return Form.JSONL
+    with source.open() as stream:
+        line = stream.readline()
+        return Form.JSONL if _is_value(line) and any(more.strip() for more in stream) else Form.JSON
+
+
+def _is_value(line: bytes) -> bool:
+    try:
+        return bool(line.strip()) and json.loads(line) is not None
+    except (ValueError, RecursionError):
+        return False
+
+
+def write_list(messages: Sequence[Any], form: Form, output: Path | None) -> None:
+    """Write a list of messages, one a line in either form."""
+    lines = [json.dumps(message, ensure_ascii=False, default=str) for message in messages]
+    text = "\n".join(lines) if form == Form.JSONL else "[\n" + ",\n".join(lines) + "\n]"
+    write_bytes(json_bytes(text) + b"\n" if lines or form == Form.JSON else b"", output)
+
+
+def without_secrets(messages: Sequence[Any]) -> str:
+    """What is to be said of messages from the archive: it keeps no secret, so they may not be as they were."""
+    from .._redaction import REDACTED
+
+    places = json.dumps(messages, default=str, ensure_ascii=False).count(REDACTED)
+    return f", {REDACTED} in {counted(places, 'place')} for what looked like a secret" if places else ""
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """Write text, to a file whole or not at all, or to stdout."""
+    write_bytes(text.encode("utf-8", "backslashreplace"), output)
+
+
+def write_bytes(data: bytes, output: Path | None) -> None:
+    """Write to a file, whole or not at all, or to stdout."""
+    if output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        target = output.resolve()  # behind a link
+        if target.exists() and not target.is_file():  # a pipe or a device
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise CompactError(f"{output} cannot be written ({error.strerror}); name another file") from None
+
+
+def _replace(file: Path, data: bytes) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        temporary.touch()
+        if file.exists():
+            shutil.copymode(file, temporary)  # before a word is in it that others may not read
+        temporary.write_bytes(data)
+        temporary.replace(file)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,50 @@
+"""Exports of tracing services: calls to a model, gathered by the trace or the session they were made in.
+
+Owns: `read_traces`. Must never: know the fields of a service.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ._conversation import Conversation, finished, left_out
+from ._log import Log
+from ._request_pairs import Exchange, Threads
+
+__all__ = ["read_traces"]
+
+
+def read_traces(
+    log: Log,
+    format: str,
+    calls: Callable[[Any, Counter[str]], Iterator[Mapping[str, Any]]],
+    exchange: Callable[[Mapping[str, Any]], Exchange | None],
+) -> Iterator[Conversation]:
+    """The conversations of an export: `calls` finds the calls in a row and counts the rest, `exchange` reads one."""
+    threads, skipped = Threads(), Counter[str]()
+    for number, row in log.rows():
+        for call in calls(row, skipped):
+            found = exchange(call)
+            if found is None:
+                skipped["calls without a list of messages"] += 1
+            else:
+                found.row = number
+                threads.add(found)
+    told = [*log.notes, *left_out(skipped, "no calls of a model"), *threads.notes()]
+    seen = Counter[str]()
+    for thread in threads.found:
+        group = thread.newest.group or f"{log.name}:{thread.first_row}"
+        seen[group] += 1
+        yield finished(
+            log,
+            format,
+            group if seen[group] == 1 else f"{group}/{seen[group]}",
+            thread.messages,
+            part=f"{log.unit} {thread.first_row:,}" if len(threads.found) > 1 else "",
+            tools=thread.newest.tools,
+            model=thread.newest.model,
+            notes=[*told, f"Calls that are this conversation: {thread.requests:,}."],
+        )
+        told = []

@@ -1,0 +1,171 @@
+"""Where runs happen: in this process, in many, or on a cluster.
+
+Owns: `Task`, `Engine`, `here`, `processes`, and that a lost worker loses nothing. Must never: know what a result means.
+
+An engine takes tasks as they come and gives their results as they are done, in any order. It holds few tasks at a time,
+so the logs are read no faster than they are worked off. A conversation travels with its task: a worker needs no
+access to the logs, and reading them is quick beside replaying them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from hashlib import blake2b
+from multiprocessing import get_context, parent_process
+from threading import Thread
+
+from .. import __version__
+from ..errors import CompactError
+from ..importers import Conversation
+from .recording import Recording
+from .results import Result
+from .run import run
+from .trial import Setting, Trial
+
+__all__ = ["AHEAD", "PATIENCE", "Done", "Engine", "Task", "died", "here", "processes", "unsent", "work"]
+
+AHEAD = 2
+"""Tasks that wait for each worker, so that none is idle while the logs are read."""
+PATIENCE = 3
+"""How often a task is tried whose worker died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One conversation, the trials it still has to go through, and their keys."""
+
+    conversation: Conversation
+    trials: Sequence[tuple[str, Trial]]
+    setting: Setting
+
+    @classmethod
+    def keys(cls, conversation: Conversation, trials: Sequence[Trial], setting: Setting) -> list[str]:
+        """What each result is known by: everything that decides it."""
+        one = conversation
+        known = [__version__, one.id, one.source, one.model, one.messages, one.tools, one.times]
+        whole = json.dumps(known, default=str)
+        digest = blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        return [f"{digest}-{trial.fingerprint}-{setting.fingerprint}" for trial in trials]
+
+
+Done = list[tuple[str, Result]]
+"""Results by key."""
+
+Engine = Callable[[Iterable[Task]], Iterator[Done]]
+"""Takes tasks and gives what is done, in any order."""
+
+
+def work(task: Task) -> Done:
+    """All trials of one conversation. Whatever goes wrong in one of them is its result, not the end of the run."""
+    recording = Recording(task.conversation)
+    done = []
+    for key, trial in task.trials:
+        try:
+            result = run(recording, trial, task.setting)
+        except Exception as error:  # a run of thousands must not end because of one conversation
+            result = _failed(
+                task, trial, f"{type(error).__name__}: {error}" if isinstance(error, CompactError) else _BUG
+            )
+        done.append((key, result))
+    return done
+
+
+_BUG = "it could not be replayed; please report this with the log"
+
+
+def died(task: Task) -> Done:
+    """The results of a task whose workers died again and again."""
+    why = f"its process died {PATIENCE} times; it may need more memory than there is"
+    return [(key, _failed(task, trial, why)) for key, trial in task.trials]
+
+
+def unsent(task: Task) -> Done:
+    """The results of a task that cannot be handed to another process."""
+    why = "it is nested too deeply to be sent to another process; replay it alone, with one process"
+    return [(key, _failed(task, trial, why)) for key, trial in task.trials]
+
+
+def _failed(task: Task, trial: Trial, why: str) -> Result:
+    return Result(conversation=task.conversation.id, source=task.conversation.source, policy=trial.name, error=why)
+
+
+def here(tasks: Iterable[Task]) -> Iterator[Done]:
+    """One after the other, in this process."""
+    return map(work, tasks)
+
+
+def processes(number: int) -> Engine:
+    """So many processes on this machine."""
+
+    def engine(tasks: Iterable[Task]) -> Iterator[Done]:
+        fresh = iter(tasks)
+        again: list[_Try] = []
+        while True:
+            # Not forked: the host may have threads, and a fork of a program with threads may hang.
+            with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_begin) as pool:
+                running: dict[Future[Done], _Try] = {}
+                try:
+                    while _fill(pool, running, again, fresh, number):
+                        for future in wait(running, return_when=FIRST_COMPLETED).done:
+                            error = future.exception()
+                            if isinstance(error, BrokenProcessPool):
+                                raise error
+                            task, _ = running.pop(future)
+                            yield future.result() if error is None else unsent(task)
+                    return
+                except BrokenProcessPool:
+                    # One worker died, and with it the pool. Nobody knows whose task it was: all are tried again.
+                    for task, deaths in running.values():
+                        if deaths + 1 < PATIENCE:
+                            again.append((task, deaths + 1))
+                        else:
+                            yield died(task)
+                finally:
+                    for future in running:
+                        future.cancel()
+
+    return engine
+
+
+_Try = tuple[Task, int]
+"""A task, and how many pools died with it."""
+
+
+def _fill(
+    pool: ProcessPoolExecutor, running: dict[Future[Done], _Try], again: list[_Try], fresh: Iterator[Task], number: int
+) -> bool:
+    """Give the workers something to do; False when there is nothing left.
+
+    A task that was there when a worker died runs alone, so that one which kills every worker takes no other with it.
+    """
+    while True:
+        suspected = bool(again) or any(deaths for _, deaths in running.values())
+        if len(running) >= (1 if suspected else number * (1 + AHEAD)):
+            return True
+        task, deaths = again.pop() if again else (next(fresh, None), 0)
+        if task is None:
+            return bool(running)
+        try:
+            running[pool.submit(work, task)] = task, deaths
+        except BrokenProcessPool:
+            again.append((task, deaths))
+            raise
+
+
+def _begin() -> None:
+    """What a worker does first. Ctrl-C is for its parent, and without a parent there is nobody to work for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)  # it would wait for work for ever: its end of the queue stays open

@@ -1,0 +1,124 @@
+"""What is tried: a policy, and the circumstances that all policies of a run share.
+
+Owns: `Trial`, `Setting`, `Window`, and the configuration a trial runs with. Must never: read a conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Self
+
+from ..config import CompactConfig
+from ..config.model_catalog import Caching, caching_of
+from ..config.sections import LAYOUTS, TracingPolicy
+from ..errors import ConfigError
+from .recording import Recording
+
+__all__ = ["SMALLEST", "Setting", "Trial", "Window"]
+
+SMALLEST = 512
+"""Tokens below which a window is no window."""
+_BUFFER = 20
+"""A window that was made smaller for the lab gives at most this part of itself to the policy's buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window to replay with: so many tokens, or a share of each conversation besides its instructions."""
+
+    tokens: int | None = None
+    share: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`32000`, `32k`, or `25%`."""
+        match = re.fullmatch(r"\s*(\d+(?:[.,]\d+)?)\s*([kK%]?)\s*", text)
+        number = float(match[1].replace(",", ".")) if match else 0.0
+        if match and match[2] == "%" and 0 < number <= 100:
+            return cls(share=number / 100)
+        tokens = round(number * (1000 if match and match[2] in "kK" and match[2] else 1))
+        if match is None or match[2] == "%" or tokens < SMALLEST:
+            raise ConfigError(
+                f"a window of {text!r} given; write tokens from {SMALLEST} up (32000, 32k) or a share (25%)"
+            )
+        return cls(tokens=tokens)
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%}" if self.share is not None else f"{self.tokens:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A policy with a name."""
+
+    name: str
+    config: CompactConfig
+
+    @classmethod
+    def load(cls, file: str) -> Self:
+        """From a configuration file, or by one of the names `default`, `in_place`, `rolling`, `layered`."""
+        if not Path(file).exists():
+            if file == "default":
+                return cls("default", CompactConfig())
+            if file in LAYOUTS:
+                return cls(file, CompactConfig().changed(layout=file))
+        path = Path(file)
+        return cls(path.stem if path.stem != "compact" else path.parent.name or path.stem, CompactConfig.load(path))
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides a result: two trials that share it give the same."""
+        parts = self.config.model_dump(
+            mode="json", include={"model", "max_context_tokens", "counter", "policy", "summary"}
+        )
+        return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What holds for every trial of a run. `model` and `window` take the place of what the policies say."""
+
+    window: Window | None = None
+    model: str | None = None
+    caching: Caching | str | None = "known"
+    """The provider's prices for cached input; "known" takes what is known of the model, None is no cache."""
+    prices: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def model_for(self, recording: Recording, config: CompactConfig) -> str:
+        """The model that a conversation is replayed with."""
+        return self.model or recording.conversation.model or config.model
+
+    def caching_for(self, model: str) -> Caching | None:
+        """How the model's provider caches."""
+        return caching_of(model) if isinstance(self.caching, str) else self.caching
+
+    def config_for(self, recording: Recording, trial: Trial) -> CompactConfig:
+        """The configuration of one trial on one conversation: nothing is stored, nobody is told."""
+        config = trial.config
+        model = self.model_for(recording, config)
+        window = config.max_context_tokens
+        if self.window is not None:
+            scales = recording.scales(model, config.counter)
+            pinned = scales.fixed + sum(scales.tokens[i] for i in recording.pinned)
+            rest = scales.fixed + sum(scales.tokens) - pinned
+            window = self.window.tokens or max(SMALLEST, pinned + round((self.window.share or 1) * rest))
+        changes = {
+            "storage": {"adapter": "none"},
+            "tracing": TracingPolicy().model_dump(),
+            "max_context_tokens": window,
+        }
+        if self.window is not None and window is not None:
+            changes["hard_cap_buffer"] = min(config.policy.hard_cap_buffer, window // _BUFFER)
+        values = {name: change for name, change in changes.items() if change is not None}
+        # Not made anew: the environment of a worker elsewhere must not decide a result.
+        return config._rebuilt({"model": model}, config.model_fields_set).changed(**values)
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides a result besides the trial and the conversation."""
+        text = repr((self.window, self.model, self.caching, sorted(self.prices.items())))
+        return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,138 @@
+"""The viewer's database: its tables, and how a file becomes one.
+
+Owns: the schema, and opening a file privately and alone. Must never: alter a file that somebody else made, or leave one
+locked that it does not use.
+
+The file is derived from archives and from what was sent, so one of ours that is damaged or old is made anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from .._archive.viewer_database import SEEN
+
+__all__ = ["in_memory", "is_damaged", "opened", "renewed"]
+
+_VERSION = 2
+_TABLES = {"spans", "sessions", "files"}
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS spans (
+    id INTEGER PRIMARY KEY, session TEXT, span_id TEXT, parent_id TEXT, kind TEXT, name TEXT, started REAL, ended REAL,
+    status TEXT, brief TEXT, step INTEGER, grade INTEGER, tokens INTEGER, window INTEGER, saved INTEGER, mark TEXT,
+    whole TEXT, UNIQUE (session, span_id)
+);
+CREATE INDEX IF NOT EXISTS by_session ON spans (session, id);
+CREATE INDEX IF NOT EXISTS marks ON spans (session, ended) WHERE mark IS NOT NULL;
+CREATE INDEX IF NOT EXISTS folds ON spans (session, step) WHERE name GLOB 'fold *';
+CREATE TABLE IF NOT EXISTS sessions (
+    session TEXT PRIMARY KEY, spans INTEGER, folds INTEGER, saved INTEGER, errors INTEGER, warnings INTEGER,
+    first REAL, last REAL, tokens INTEGER, window INTEGER, told REAL
+);
+CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, session TEXT, stamp TEXT, read INTEGER, tail TEXT);
+CREATE TRIGGER IF NOT EXISTS added AFTER INSERT ON spans BEGIN
+    INSERT OR IGNORE INTO sessions VALUES (new.session, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL);
+    UPDATE sessions SET spans = spans + 1,
+        folds = folds + (new.saved IS NOT NULL), saved = saved + ifnull(new.saved, 0),
+        errors = errors + (new.grade = 2), warnings = warnings + (new.grade = 1),
+        first = min(ifnull(first, new.started), ifnull(new.started, first)),
+        tokens = CASE WHEN ifnull(told, 0) <= ifnull(new.ended, 0) THEN ifnull(new.tokens, tokens) ELSE tokens END,
+        told = CASE WHEN new.tokens IS NULL THEN told ELSE max(ifnull(told, new.ended), ifnull(new.ended, told)) END,
+        window = ifnull(new.window, window),
+        last = max(ifnull(last, new.ended), ifnull(new.ended, last)) WHERE session = new.session;
+END;
+CREATE TRIGGER IF NOT EXISTS grown AFTER UPDATE ON spans BEGIN
+    UPDATE sessions SET errors = errors + (new.grade = 2) - (old.grade = 2),
+        warnings = warnings + (new.grade = 1) - (old.grade = 1),
+        last = max(ifnull(last, new.ended), ifnull(new.ended, last)) WHERE session = new.session;
+END;
+CREATE TRIGGER IF NOT EXISTS gone AFTER DELETE ON spans BEGIN
+    UPDATE sessions SET spans = spans - 1,
+        folds = folds - (old.saved IS NOT NULL), saved = saved - ifnull(old.saved, 0),
+        errors = errors - (old.grade = 2), warnings = warnings - (old.grade = 1) WHERE session = old.session;
+    DELETE FROM sessions WHERE session = old.session AND spans <= 0;
+END;
+"""
+
+
+def in_memory() -> sqlite3.Connection:
+    """A database that ends with the process."""
+    return _prepared(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """The file, private and held by us alone; made if need be. One that is no database of ours is left as it is."""
+    for folder in reversed(path.absolute().parents):
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+    if path.is_symlink() or path.parent.is_symlink():
+        raise OSError("a symbolic link leads to it")
+    if path.exists() and path.stat().st_size and _version(path) < _VERSION:
+        _remove(path)
+    if path.parent.name == SEEN.parent.name:  # nobody wants it in a repository
+        _make(path.parent / ".gitignore", b"*\n")
+    _make(path)  # SQLite would make it readable for others; what it puts beside it takes the mode of this one
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.2)
+    try:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("BEGIN EXCLUSIVE")
+        db.execute("COMMIT")
+        return _prepared(db)
+    except BaseException:
+        db.close()
+        raise
+
+
+def renewed(path: Path) -> sqlite3.Connection:
+    """A new file in the place of a damaged one; only where nobody but us puts one."""
+    if path.parts[-2:] != SEEN.parts or path.is_symlink() or path.parent.is_symlink():
+        raise OSError("it is damaged")
+    _remove(path)
+    return opened(path)
+
+
+def is_damaged(error: Exception) -> bool:
+    """Whether an error says that the file is none that SQLite can read."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _version(path: Path) -> int:
+    """The version of a database of ours, 0 for one without tables; read without altering anything."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0.2)) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables and version == 0:
+        return _VERSION  # nothing is in it: as good as new
+    if tables != _TABLES:
+        raise sqlite3.DatabaseError(f"it is somebody else's (tables of its own: {len(tables):,})")
+    if not 0 < version <= _VERSION:
+        raise sqlite3.DatabaseError(f"it is of version {version}, and this one reads up to {_VERSION}")
+    return int(version)
+
+
+def _remove(path: Path) -> None:
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+
+
+def _make(path: Path, data: bytes = b"") -> None:
+    with suppress(FileExistsError):
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            os.write(file, data)
+        finally:
+            os.close(file)
+
+
+def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA secure_delete = ON")  # also a span that grew leaves nothing of itself behind
+    db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
+    return db

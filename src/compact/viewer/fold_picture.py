@@ -1,0 +1,300 @@
+"""One fold as a picture: every message before and after, with its layer, its tokens and a line of its text.
+
+Owns: the fold document, a message in full, and where a message of the session lies.
+Must never: do I/O, or fail because of what a record or a message holds: what cannot be read is shown as such.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .._compaction.laws import LAWS
+from .._conversation.formats import DIALECTS, Dialect, detect
+from .._conversation.message import Message, readable
+from ..errors import InvalidMessage
+
+__all__ = ["LAYERS", "Fold", "lines_of"]
+
+LAYERS = ("pinned", "summary", "recent", "tools", "folded", "clipped")
+_PREVIEW = 100
+_LONGEST = 200_000
+"""Characters of a text that are sent unless all of them are asked for."""
+_DAMAGED: Mapping[str, str] = {"role": "?", "content": "[this line of the transcript cannot be read]"}
+
+
+def lines_of(data: bytes, what: str) -> tuple[list[Any], list[str]]:
+    """The messages of a transcript by line, and what could not be read: such a line keeps its place."""
+    values: list[Any] = []
+    bad: list[int] = []
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            values.append(json.loads(line))
+        except (ValueError, RecursionError):
+            bad.append(len(values))
+            values.append(_DAMAGED)
+    if not bad:
+        return values, []
+    return values, [
+        f"{what}: {len(bad):,} of {len(values):,} lines cannot be read, the first is line {bad[0] + 1:,}. "
+        "Put a backup of the file in its place; compact's verify() tells what else was altered."
+    ]
+
+
+@dataclass
+class Fold:
+    """A fold as the archive has it: its record and the transcript before it, either of them perhaps in parts."""
+
+    record: Mapping[str, Any]
+    transcript: Sequence[Any]
+    complaints: list[str] = field(default_factory=list)
+
+    # -- what is where -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """Of each line its position in the session."""
+        given = self._numbers("positions")
+        return [*given, *range(len(given), len(self.transcript))]
+
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """From a position to its line, where a line is a message and no summary of many."""
+        summaries = self._earlier
+        return {position: line for line, position in enumerate(self.positions) if line not in summaries}
+
+    @cached_property
+    def clipped(self) -> Mapping[int, int]:
+        """From the number of a made message to the line that it is a shortened form of."""
+        lines = {self.positions[line]: line for line in self._gone if line < len(self.positions)}
+        return {
+            number: lines[one["position"]]
+            for number, one in enumerate(self._made)
+            if not one.get("summary") and isinstance(one.get("position"), int) and one["position"] in lines
+        }
+
+    @property
+    def made_numbers(self) -> range:
+        """The numbers of the messages that the fold made."""
+        return range(len(self._made))
+
+    # -- the document ------------------------------------------------------------------------------------------------
+
+    def document(self) -> dict[str, Any]:
+        """The fold as the page draws it; what only others know (undone, duration, cost) is added by them."""
+        record = self.record
+        before = [self._row(line) for line in range(len(self.positions))]
+        after = [row for slot in self._list("left") if (row := self._after(slot)) is not None]
+        counts, tokens = Counter[str](), Counter[str]()
+        for row in before:
+            if row[3] != "summary":
+                counts[row[3]] += 1
+                tokens[row[3]] += row[4]
+        for row in after:
+            if row[3] == "summary":
+                counts["summary"] += 1
+                tokens["summary"] += row[4]
+        laws = self._list("laws")
+        told = ("version", "time", "note", "fallback", "base", "layout", "strategy", "model", "window", "trigger")
+        return {
+            "session": record.get("session_id"),
+            "step": record.get("step"),
+            **{name: record.get(name) for name in (*told, "budget", "tokens_before", "tokens_after", "report")},
+            "reasons": self._list("reasons"),
+            "counts": {layer: counts[layer] for layer in LAYERS},
+            "tokens": {layer: tokens[layer] for layer in LAYERS},
+            "before": before,
+            "after": after,
+            "summaries": [
+                {"made": number, "text": _words(self._read(one.get("message")), one.get("message"))}
+                for number, one in enumerate(self._made)
+                if one.get("summary")
+            ],
+            "laws": [{"id": law.id, "says": law.says, "rows": list(law.rows)} for law in LAWS if law.id in laws],
+            "complaints": [*self.complaints, *self._wrong()],
+        }
+
+    def message(self, line: int | None, made: int | None, *, whole: bool = False) -> dict[str, Any] | None:
+        """One message of the transcript, or one that the fold made, in full; None when there is none."""
+        if made is not None:
+            if not 0 <= made < len(self._made):
+                return None
+            one = self._made[made]
+            raw, position, tokens = one.get("message"), one.get("position"), self._made_tokens(made)
+        elif line is not None and 0 <= line < len(self.positions):
+            raw, position, tokens = self._raw(line), self.positions[line], self._tokens_of(line)
+        else:
+            return None
+        message = self._read(raw)
+        text, source = _words(message, raw), _pretty(raw)
+        longest = max(len(text), len(source)) if whole else _LONGEST
+        return {
+            "role": _role(message, raw),
+            "position": position,
+            "tokens": tokens,
+            "text": text[:longest],
+            "calls": [
+                {"id": call.id, "name": call.name, "arguments": call.arguments[:longest]}
+                for call in (message.calls if message else ())
+            ],
+            "answers": [answer.id for answer in (message.answers if message else ())],
+            "raw": source[:longest],
+            "characters": len(text),
+            "cut": max(len(text), len(source)) > longest,
+        }
+
+    # -- the parts ---------------------------------------------------------------------------------------------------
+
+    def _row(self, line: int) -> list[Any]:
+        raw = self._raw(line)
+        message = self._read(raw)
+        return [
+            line,
+            self.positions[line],
+            _role(message, raw),
+            self._layer(line, message),
+            self._tokens_of(line, message),
+            _preview(message, raw),
+        ]
+
+    def _after(self, slot: Any) -> list[Any] | None:
+        if isinstance(slot, int):
+            return [*self._row(slot), None] if 0 <= slot < len(self.positions) else None
+        number = slot.get("made") if isinstance(slot, Mapping) else None
+        if not isinstance(number, int) or not 0 <= number < len(self._made):
+            return None
+        one = self._made[number]
+        raw = one.get("message")
+        message = self._read(raw)
+        line = self.clipped.get(number)
+        if one.get("summary"):
+            layer = "summary"
+        elif line is not None:
+            layer = "clipped"
+        else:
+            layer = "tools" if message is not None and (message.calls or message.answers) else "recent"
+        tokens = self._made_tokens(number, message)
+        return [line, one.get("position"), _role(message, raw), layer, tokens, _preview(message, raw), number]
+
+    def _layer(self, line: int, message: Message | None) -> str:
+        if line in self._earlier:
+            return "summary"
+        if line in self._pinned or ("pinned" not in self.record and message is not None and message.role in _FIXED):
+            return "pinned"
+        if line in self._gone:
+            return "clipped" if line in self._clipped_lines else "folded"
+        if "tools" in self.record:
+            return "tools" if line in self._tools else "recent"
+        return "tools" if message is not None and (message.calls or message.answers) else "recent"
+
+    def _tokens_of(self, line: int, message: Message | None = None) -> int:
+        counted = self.record.get("tokens")
+        if isinstance(counted, list) and line < len(counted) and isinstance(counted[line], int):
+            return int(counted[line])
+        return _estimated(message or self._read(self._raw(line)))
+
+    def _made_tokens(self, number: int, message: Message | None = None) -> int:
+        counted = self._made[number].get("tokens")
+        if isinstance(counted, int):
+            return counted
+        return _estimated(message or self._read(self._made[number].get("message")))
+
+    def _raw(self, line: int) -> Any:
+        return self.transcript[line] if line < len(self.transcript) else _DAMAGED
+
+    def _read(self, raw: Any) -> Message | None:
+        try:
+            return self._dialect.read(raw)
+        except InvalidMessage:
+            return None
+
+    def _list(self, name: str) -> list[Any]:
+        given = self.record.get(name)
+        return given if isinstance(given, list) else []
+
+    def _numbers(self, name: str) -> list[int]:
+        return [number for number in self._list(name) if isinstance(number, int)]
+
+    def _wrong(self) -> list[str]:
+        """What of the record cannot be meant."""
+        names = [name for name in _LISTS if not isinstance(self.record.get(name), list | None)]
+        if not names:
+            return []
+        return [f"The record has no list in {', '.join(names)}: it is shown without. Put a backup of it in its place."]
+
+    @cached_property
+    def _dialect(self) -> Dialect:
+        return detect(self.transcript) or DIALECTS["openai-chat"]
+
+    @cached_property
+    def _made(self) -> list[Mapping[str, Any]]:
+        return [one if isinstance(one, Mapping) else {} for one in self._list("made")]
+
+    @cached_property
+    def _earlier(self) -> frozenset[int]:
+        return frozenset(self._numbers("earlier_summaries"))
+
+    @cached_property
+    def _pinned(self) -> frozenset[int]:
+        return frozenset(self._numbers("pinned"))
+
+    @cached_property
+    def _tools(self) -> frozenset[int]:
+        return frozenset(self._numbers("tools"))
+
+    @cached_property
+    def _gone(self) -> frozenset[int]:
+        return frozenset(self._numbers("gone"))
+
+    @cached_property
+    def _clipped_lines(self) -> frozenset[int]:
+        return frozenset(self.clipped.values())
+
+
+_LISTS = ("reasons", "laws", "left", "made", "positions", "tokens", "pinned", "tools", "gone", "earlier_summaries")
+_FIXED = ("system", "developer")
+"""Roles that are pinned unless somebody says otherwise; for records that do not tell."""
+
+
+def _role(message: Message | None, raw: Any) -> str:
+    if message is not None:
+        return message.role
+    role = raw.get("role") if isinstance(raw, Mapping) else None
+    return role[:40] if isinstance(role, str) else "?"
+
+
+def _words(message: Message | None, raw: Any) -> str:
+    """What was said, and what tools answered; of what is no message all there is."""
+    if message is None:
+        return _source(raw)
+    answers = (answer.text for answer in message.answers if answer.text not in message.text)
+    return "\n".join(filter(None, (message.text, *answers)))
+
+
+def _preview(message: Message | None, raw: Any) -> str:
+    text = readable(message) if message is not None else _source(raw)
+    line = " ".join(text[: 4 * _PREVIEW].split())
+    return line if len(line) <= _PREVIEW else f"{line[: _PREVIEW - 1]}…"
+
+
+def _estimated(message: Message | None) -> int:
+    """Tokens of a message of which nobody counted them: characters divided by four."""
+    return 4 + (len(readable(message)) // 4 if message is not None else 0)
+
+
+def _source(raw: Any) -> str:
+    content = raw.get("content") if isinstance(raw, Mapping) else None
+    return content if isinstance(content, str) else _pretty(raw)
+
+
+def _pretty(raw: Any) -> str:
+    try:
+        return json.dumps(raw, indent=2, ensure_ascii=False, default=repr)
+    except (ValueError, RecursionError):
+        return "[nested too deep to be shown]"
