@@ -20,8 +20,8 @@ from typing import Any
 from measuring import Figure, Speaker, manager_for, report
 
 from compact._archive.archive import Archive
-from compact._engine.live_sessions import Room
-from compact._engine.recorder import Journal
+from compact._engine.live_sessions import LiveSession
+from compact._engine.recorder import EventRecorder
 from compact._events.event import Event
 from compact._pipeline.effects import Emit
 from compact._redaction import Redactor
@@ -52,14 +52,14 @@ ESTIMATED = {
 
 
 def emitting(_: Speaker) -> Iterator[Figure]:
-    """`Journal.emit` with an archive, a JSONL file and Ariadne behind it: what the agent's thread pays."""
+    """`EventRecorder.emit` with an archive, a JSONL file and Ariadne behind it: what the agent's thread pays."""
     costs: dict[int, list[float]] = {size: [] for size in SIZES}
     with TemporaryDirectory() as folder, StandIn() as stand_in:
         archive = Archive(FileStore(folder), Redactor(), "fs")
         jsonl = queued(JsonlSink(Path(folder) / "events.jsonl"), label="JSONL")
         ariadne = AriadneSink(stand_in.url)
-        journal = Journal(archive, SinkList([jsonl, ariadne], Redactor()))
-        room = Room("bench")
+        journal = EventRecorder(archive, SinkList([jsonl, ariadne], Redactor()))
+        room = LiveSession("bench")
         emit = journal.emit
         for _group in range(GROUPS):
             for size, taken in costs.items():

@@ -35,7 +35,7 @@ from playback import story  # noqa: E402
 from providers import problems  # noqa: E402
 from summaries import _geometric, _mean  # noqa: E402
 
-from compact._conversation.formats import DIALECTS  # noqa: E402
+from compact._conversation.formats import FORMATS  # noqa: E402
 from compact._conversation.tokens import counter_for, message_tokens  # noqa: E402
 
 SHARE = 0.4
@@ -207,7 +207,7 @@ def _story(seed: int) -> list[dict[str, Any]]:
 
 def _tokens(dialect: str, messages: list[dict[str, Any]]) -> int:
     tally = counter_for("tiktoken", "gpt-4o")
-    return sum(message_tokens(DIALECTS[dialect].read(message), tally) for message in messages)
+    return sum(message_tokens(FORMATS[dialect].read(message), tally) for message in messages)
 
 
 def _canonical(arguments: Any) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from compact import CompactConfig, CompactManager
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.message import Message
 from compact._conversation.tokens import counter_for, message_tokens
 from compact._summary.request import Ask
@@ -117,12 +117,12 @@ def langchain_summarization(tuned: bool) -> Callable[[Any], list[Any]]:
 
         def summarizer(messages: Any) -> str:
             raws = convert_to_openai_messages(messages)
-            return summary_of([DIALECTS["openai-chat"].read(raw) for raw in raws], recorded.window)
+            return summary_of([FORMATS["openai-chat"].read(raw) for raw in raws], recorded.window)
 
         def exact(messages: Any) -> int:
             tally = counter_for("tiktoken", "gpt-4o")
             raws = convert_to_openai_messages(list(messages))
-            return sum(message_tokens(DIALECTS["openai-chat"].read(raw), tally) for raw in raws)
+            return sum(message_tokens(FORMATS["openai-chat"].read(raw), tally) for raw in raws)
 
         unused, limit = FakeListChatModel(responses=["-"]), ("tokens", int(0.85 * recorded.window))
         if not tuned:
@@ -327,7 +327,7 @@ def as_chat(dialect: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]
         return messages
     chat: list[dict[str, Any]] = []
     for item in messages:
-        message = DIALECTS[dialect].read(item)
+        message = FORMATS[dialect].read(item)
         if message.answers:
             chat += ({"role": "tool", "tool_call_id": one.id, "content": one.text} for one in message.answers)
             continue

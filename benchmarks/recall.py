@@ -37,9 +37,9 @@ from typing import Any
 from measuring import Figure
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._archive.search_index import Index
-from compact._archive.search_tables import Folded, Steps
-from compact._conversation.formats import DIALECTS
+from compact._archive.search_index import SearchIndex
+from compact._archive.search_tables import FoldedMessage, Steps
+from compact._conversation.formats import FORMATS
 from compact._facts.values import scan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -177,7 +177,7 @@ def _nearest(pairs: Sequence[tuple[float, str]], middle: float) -> str:
 
 
 def _text(message: dict[str, Any]) -> str:
-    read = DIALECTS["openai-chat"].read(message)
+    read = FORMATS["openai-chat"].read(message)
     calls = (f"{call.name}({call.arguments})" for call in read.calls)
     return "\n".join([read.text, *calls, *(answer.text for answer in read.answers)])
 
@@ -190,10 +190,10 @@ def indexing(folder: Path) -> Iterator[Figure]:
     sys.path.insert(0, str(ROOT / "examples"))
     story: Messages = importlib.import_module("demo_transcript").build(tokens=152_000)
     sizes = f"{len(story):,} messages, {sum(len(_text(message)) for message in story):,} characters"
-    folded = Folded(1, "", tuple(enumerate(story)))
+    folded = FoldedMessage(1, "", tuple(enumerate(story)))
     first, next_ = [], []
     for run in range(7):
-        index = Index(folder / str(run))
+        index = SearchIndex(folder / str(run))
         for times in (first, next_):
             started = time.perf_counter()
             index.search("one", "no such words", Steps([1], lambda _: "", lambda _: folded))
@@ -209,7 +209,7 @@ def million(folder: Path) -> Iterator[Figure]:
     """Queries of all kinds over a million messages."""
     corpus = Corpus()
     for name, sessions, steps in (("1 session", 1, 1_000), ("1,000 sessions", 1_000, 1)):
-        index = Index(folder / name.replace(" ", "-"))
+        index = SearchIndex(folder / name.replace(" ", "-"))
         listed = range(1, steps + 1)
         started = time.perf_counter()
         for number in range(sessions):
@@ -241,7 +241,7 @@ def _same(step: int) -> str:
     return ""
 
 
-def _never(step: int) -> Folded:
+def _never(step: int) -> FoldedMessage:
     raise AssertionError(f"step {step} was indexed before")
 
 
@@ -258,14 +258,16 @@ class Corpus:
             total += 1 / (number + 3)
             self.weights.append(total)
 
-    def step(self, session: int, step: int) -> Folded:
+    def step(self, session: int, step: int) -> FoldedMessage:
         """A thousand messages of 40 words each."""
         _say(f"indexing session {session + 1:,}, step {step:,}")
         chance = random.Random(session * 100_000 + step)
         words = chance.choices(self.words, cum_weights=self.weights, k=40_000)
         texts = [" ".join(words[40 * n : 40 * n + 40]) for n in range(1_000)]
         first = (step - 1) * 1_000
-        return Folded(step, "", tuple((first + n, {"role": "user", "content": text}) for n, text in enumerate(texts)))
+        return FoldedMessage(
+            step, "", tuple((first + n, {"role": "user", "content": text}) for n, text in enumerate(texts))
+        )
 
     def queries(self, count: int) -> Iterator[tuple[str, str]]:
         """Queries of every kind, in turn."""

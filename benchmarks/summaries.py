@@ -24,7 +24,7 @@ from typing import Any
 from measuring import Figure
 
 from compact import CompactConfig, compact_messages
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._facts.facts import facts_of
 from compact._facts.report import measure
 from compact._facts.values import facts_in
@@ -61,7 +61,7 @@ def cost() -> Iterator[Figure]:
 def _ask(tokens: int) -> Ask:
     sys.path.insert(0, str(ROOT / "examples"))
     story = importlib.import_module("demo_transcript").build(tokens=tokens)
-    source = tuple(DIALECTS["openai-chat"].read(message) for message in story if message["role"] != "system")
+    source = tuple(FORMATS["openai-chat"].read(message) for message in story if message["role"] != "system")
     count = count_characters
     return Ask(source, tuple(range(len(source))), None, "task_state", 2048, count=count)
 

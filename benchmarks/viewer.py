@@ -27,7 +27,7 @@ from measuring import Figure, Speaker, report
 
 from compact import CompactConfig, CompactManager
 from compact._events.event import Event
-from compact._events.trace import Calls, spans_of
+from compact._events.trace import CallTracer, spans_of
 from compact.testing import ScriptedModel
 from compact.viewer import running
 
@@ -89,7 +89,7 @@ def events(count: int, session: str = "bench") -> Iterator[Event]:
 
 def bodies(stream: Sequence[Event]) -> list[bytes]:
     """The events as an exporter sends them: spans, each once in a batch, in bodies of at most 256 KiB."""
-    calls = Calls()
+    calls = CallTracer()
     made: list[bytes] = []
     latest: dict[str, str] = {}
     size = 0
@@ -141,7 +141,7 @@ def live(speaker: Speaker) -> Iterator[Figure]:
 
         threading.Thread(target=read, daemon=True).start()
         asked, taken = Asked(address), []
-        calls = Calls()
+        calls = CallTracer()
         for event in events(2 * POSTS, "live"):
             batch = [span.as_dict() for span in spans_of(event, calls.of(event))]
             if event.name == "compact.token_estimate":

@@ -17,16 +17,16 @@ from functools import cache
 from typing import Any
 
 from compact import CompactConfig, CompactManager
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.tokens import counter_for, message_tokens
 from compact._pipeline import summarize as _chain
 from compact._spec.conversation import Item
-from compact._spec.session import Rules, State, Step, due, start, steps
+from compact._spec.session import ModelState, Rules, Step, due, start, steps
 from compact._summary.request import Ask, body_of, envelope
 from compact.errors import CompactError, ContentFilter, ModelUnavailable, SummaryTimeout
 from compact.stores import KeyMissing, KeyTaken
 
-CHAT, TALLY = DIALECTS["openai-chat"], counter_for("chars", "gpt-4")
+CHAT, TALLY = FORMATS["openai-chat"], counter_for("chars", "gpt-4")
 BODY_TOKENS = 23
 UNIT = message_tokens(
     CHAT.read({"role": "assistant", "content": envelope("b" * 4 * BODY_TOKENS, "COMPACT-SUMMARY", 1)}), TALLY
@@ -229,7 +229,7 @@ class Walk:
             self._same(where, "list", self._items(self._host), state.host)
             self._judged(state)
 
-    def _judged(self, state: State) -> None:
+    def _judged(self, state: ModelState) -> None:
         """Whether a fold is due, and on how much, without touching anything."""
         decision = self._manager.should_compact("s", self._host)
         list_ = next(s.list for label, _, s in steps(state, self._rules) if label == "Judge")
@@ -239,7 +239,7 @@ class Walk:
             # A summary that stands first speaks as a user, which is a token less.
             self._same("looking", "size", -(-(decision.usage.total - 3) // UNIT), weight)
 
-    def _asked(self, ask: Ask, state: State) -> None:
+    def _asked(self, ask: Ask, state: ModelState) -> None:
         fold = state.plan[len(state.bodies)]
         of = frozenset().union(*(state.list[i - 1].of for i in fold))
         self._same("asking", "what folds", _covered(ask), of)
@@ -361,10 +361,10 @@ def paths(rules: Rules) -> tuple[int, int, Iterator[tuple[list[Step], int]]]:
     With each path comes how many of its first steps a path before it has taken.
     """
     first = start(rules)
-    reached: dict[State, tuple[State, Step] | None] = {first: None}
+    reached: dict[ModelState, tuple[ModelState, Step] | None] = {first: None}
     depth = {first: 0}
     todo = deque([first])
-    taken: list[tuple[State, Step]] = []
+    taken: list[tuple[ModelState, Step]] = []
     while todo:
         now = todo.popleft()
         for step in steps(now, rules):
@@ -375,7 +375,7 @@ def paths(rules: Rules) -> tuple[int, int, Iterator[tuple[list[Step], int]]]:
                 todo.append(step[2])
 
     def covering() -> Iterator[tuple[list[Step], int]]:
-        covered: set[tuple[State, str, Any]] = set()
+        covered: set[tuple[ModelState, str, Any]] = set()
         # The longest first: they take the steps of the shorter ones.
         for now, step in sorted(taken, key=lambda one: -depth[one[0]]):
             if (now, step[0], step[1]) in covered:

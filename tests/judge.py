@@ -24,7 +24,7 @@ from providers import problems
 from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact._compaction.laws import LAWS, FoldCase
 from compact._compaction.plan import Plan, Slot
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.message import History
 from compact._conversation.tokens import counter_for, message_tokens
 from compact._events.event import Event
@@ -248,7 +248,7 @@ class Judge:
         if record["layout"] == "in_place" and not seen.repaired:
             keys = {key_of(item) for item in left}
             self.note("users", [item for item in before if is_user(item) and key_of(item) not in keys])
-        dialect = DIALECTS[self._dialect]
+        dialect = FORMATS[self._dialect]
         messages = [dialect.read(raw) for raw in before]
         if dialect.problems(messages):
             return  # the plan was made of a list that was mended first

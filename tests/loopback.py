@@ -19,7 +19,7 @@ import pytest
 from playback import SYSTEM, TOOLS, Play, Step
 from providers import problems
 
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.tokens import counter_for, message_tokens
 from compact._conversation.tool_schemas import tools_tokens
 
@@ -116,7 +116,7 @@ class Server:
 @lru_cache(20_000)
 def _weight(dialect: str, message: str) -> int:
     """The tokens of a message, which comes again and again."""
-    return message_tokens(DIALECTS[dialect].read(json.loads(message)), TALLY)
+    return message_tokens(FORMATS[dialect].read(json.loads(message)), TALLY)
 
 
 @contextmanager

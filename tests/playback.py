@@ -24,7 +24,7 @@ from typing import Any
 from providers import problems
 
 from compact import CompactConfig, CompactManager
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.tokens import counter_for, message_tokens
 from compact.testing import Recorder, ScriptedModel
 
@@ -169,7 +169,7 @@ def judge(play: Play, manager: CompactManager, session_id: str, *, folds: int, a
     tally = counter_for("tiktoken", "gpt-4o")
     for at, request in enumerate(play.received):
         assert problems(request.dialect, request.messages) == [], f"request {at}"
-        dialect = DIALECTS[request.dialect]
+        dialect = FORMATS[request.dialect]
         size = sum(message_tokens(dialect.read(raw), tally) for raw in request.messages)
         assert size <= window, f"request {at} has {size} tokens"
     made = manager.session(session_id).folds

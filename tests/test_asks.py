@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact._conversation.message import Answer, Call, Message
+from compact._conversation.message import Message, ToolCall, ToolResult
 from compact._conversation.tables import encoding
 from compact._summary.chunking import cut, request_tokens
-from compact._summary.request import Ask, judge, unwrap
+from compact._summary.request import Ask, accept_answer, unwrap
 from compact.errors import BadSummary, TokenLimitExceeded
 
 GOLDEN = Path(__file__).parent / "golden" / "prompts"
@@ -30,11 +30,16 @@ KINDS = ("create", "merge", "shrink")
 NOTES = "Goals\n- g-7: the parser reads CRLF [#2]\nRunning\n- s-12 runs the tests [#3]"
 CONVERSATION = (
     Message("user", "The parser in src/read.py must read CRLF too (g-7).\nNever touch src/old.py.", None),
-    Message("assistant", "I look at it.", None, calls=(Call("c1", "read", '{"path": "src/read.py"}'),)),
-    Message("tool", "", None, answers=(Answer("c1", "def read(text):\n    return text.split('\\n')"),)),
+    Message("assistant", "I look at it.", None, calls=(ToolCall("c1", "read", '{"path": "src/read.py"}'),)),
+    Message("tool", "", None, answers=(ToolResult("c1", "def read(text):\n    return text.split('\\n')"),)),
     Message("assistant", "splitlines() it is, because split keeps the CR.", None),
-    Message("assistant", "", None, calls=(Call("c2", "edit", '{"new": "splitlines()"}'), Call("c3", "test", "{}"))),
-    Message("tool", "", None, answers=(Answer("c2", "ok"), Answer("c3", "1 failed: test_read_cr (E-31)"))),
+    Message(
+        "assistant",
+        "",
+        None,
+        calls=(ToolCall("c2", "edit", '{"new": "splitlines()"}'), ToolCall("c3", "test", "{}")),
+    ),
+    Message("tool", "", None, answers=(ToolResult("c2", "ok"), ToolResult("c3", "1 failed: test_read_cr (E-31)"))),
     Message("user", "Ask s-12 whether a lone CR ends a line.", None),
 )  # fmt: skip
 
@@ -218,13 +223,13 @@ def test_the_inside_of_the_tag_is_taken(answer: str, body: str) -> None:
 def test_an_answer_is_measured(answer: str, replaced: int, saving: float, words: str) -> None:
     """Too long, not smaller, saving too little, or empty: each is refused with its numbers."""
     with pytest.raises(BadSummary, match=re.escape(words)):
-        judge(answer, asked(), tag="COMPACT-SUMMARY", replaced_tokens=replaced, min_saving=saving)
+        accept_answer(answer, asked(), tag="COMPACT-SUMMARY", replaced_tokens=replaced, min_saving=saving)
 
 
 def test_an_answer_that_saves_just_what_is_asked_for_is_taken() -> None:
     """Half of what it replaces, where half is asked for."""
     settings = {"tag": "COMPACT-SUMMARY", "replaced_tokens": 14, "min_saving": 0.5}
-    assert "The parser reads CRLF now." == judge("The parser reads CRLF now.", asked(), **settings)
+    assert "The parser reads CRLF now." == accept_answer("The parser reads CRLF now.", asked(), **settings)
 
 
 def test_requests_are_equal_however_they_count() -> None:
@@ -236,11 +241,11 @@ def test_requests_are_equal_however_they_count() -> None:
 def test_what_the_built_in_summarizer_copied_is_not_suspected() -> None:
     """It may copy a lone greeting, where a model that answers with one has not done its work; empty is empty."""
     settings = {"tag": "COMPACT-SUMMARY", "replaced_tokens": 100, "min_saving": 0}
-    assert "Hi there!" == judge("Hi there!", asked(), offline=True, **settings)
+    assert "Hi there!" == accept_answer("Hi there!", asked(), offline=True, **settings)
     with pytest.raises(BadSummary):
-        judge("Hi there!", asked(), **settings)
+        accept_answer("Hi there!", asked(), **settings)
     with pytest.raises(BadSummary):
-        judge(" ", asked(), offline=True, **settings)
+        accept_answer(" ", asked(), offline=True, **settings)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -252,13 +257,13 @@ messages = st.one_of(
     st.builds(Message, st.sampled_from(["user", "assistant", "tool"]), texts, st.none()),
     st.builds(
         lambda text, arguments: Message(
-            "assistant", text, None, calls=tuple(Call(f"c{n}", f"tool{n}", a) for n, a in enumerate(arguments))
+            "assistant", text, None, calls=tuple(ToolCall(f"c{n}", f"tool{n}", a) for n, a in enumerate(arguments))
         ),
         texts,
         st.lists(texts, min_size=1, max_size=3),
     ),
     st.builds(
-        lambda answers: Message("tool", "", None, answers=tuple(Answer(f"c{n}", a) for n, a in enumerate(answers))),
+        lambda answers: Message("tool", "", None, answers=tuple(ToolResult(f"c{n}", a) for n, a in enumerate(answers))),
         st.lists(texts, min_size=1, max_size=3),
     ),
 )
@@ -344,8 +349,8 @@ def test_labels_say_what_was_cut() -> None:
     log = "".join(f"line {n} of the log\n" for n in range(2_000))
     source = (
         Message("user", "read the log", None),
-        Message("assistant", "", None, calls=(Call("c1", "read", "{}"),)),
-        Message("tool", "", None, answers=(Answer("c1", log),)),
+        Message("assistant", "", None, calls=(ToolCall("c1", "read", "{}"),)),
+        Message("tool", "", None, answers=(ToolResult("c1", log),)),
         Message("user", "what is in it?", None),
     )
     ask = Ask(source, (3, 4, 5, 6), None, "brief", 300, count=tokens)
@@ -453,8 +458,8 @@ def test_where_a_request_is_divided() -> None:
     source = (
         Message("user", "First, read [this].", None),
         Message("assistant", "", None),
-        Message("assistant", long, None, calls=(Call("c1", "read", long), Call("c2", "list", "b"))),
-        Message("tool", "", None, answers=(Answer("c1", f"[x] {long}"), Answer("c2", "short"))),
+        Message("assistant", long, None, calls=(ToolCall("c1", "read", long), ToolCall("c2", "list", "b"))),
+        Message("tool", "", None, answers=(ToolResult("c1", f"[x] {long}"), ToolResult("c2", "short"))),
         Message("user", "Last.", None),
     )
     ask = Ask(source, (3, 4, 5, 6, 9), None, "brief", 40, count=lambda text: len(text.split()))

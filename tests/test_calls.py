@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact._events.event import EVENT_NAMES, Event
-from compact._events.trace import Call, Calls, Span, event_of, has_times, spans_of, stamp, trace_of
+from compact._events.trace import CallTracer, TracedCall, TracedSpan, event_of, has_times, spans_of, stamp, trace_of
 from compact.errors import ModelUnavailable
 from compact.sinks import event_json
 from compact.testing import Recorder, ScriptedModel, chat
@@ -43,17 +43,17 @@ def folded(*sessions: str, summarizer: Any = None, pattern: str = "su" + "tr" * 
     return recorder
 
 
-def all_spans(events: Iterable[Event]) -> list[Span]:
+def all_spans(events: Iterable[Event]) -> list[TracedSpan]:
     """The tree of a whole stream, each span once."""
-    calls, spans = Calls(), dict[str, Span]()
+    calls, spans = CallTracer(), dict[str, TracedSpan]()
     for event in events:
         for span in spans_of(event, calls.of(event)):
             spans[span.span_id] = span
     return list(spans.values())
 
 
-def calls_in(events: list[Event]) -> list[Call]:
-    calls, found = Calls(), []
+def calls_in(events: list[Event]) -> list[TracedCall]:
+    calls, found = CallTracer(), []
     for event in events:
         call = calls.of(event)
         if call is not None and call not in found:
@@ -105,7 +105,7 @@ class TestCalls:
         assert call.failure["error_type"] == "InsufficientBudget"
 
     def test_what_happens_outside_of_a_call_stands_alone(self) -> None:
-        calls = Calls()
+        calls = CallTracer()
         for event in folded("s").events:
             calls.of(event)
         alone = Event("compact.archival", "s", 1, 12.5, data={"key": "s/undo-001.json"})
@@ -124,7 +124,7 @@ class TestCalls:
             [("trigger_decision", {"triggered": True}), ("error", {"fallback": "raise"})],
             [("trigger_decision", {"triggered": False}), ("archival", {})],
         ):
-            calls, told = Calls(), Told(t_est=1)
+            calls, told = CallTracer(), Told(t_est=1)
             calls.of(Event("compact.token_estimate", "s", 0, 1.0, data=told))
             for number, (name, data) in enumerate(ends):
                 calls.of(Event(f"compact.{name}", "s", 0, 2.0 + number, data=data))
@@ -134,11 +134,13 @@ class TestCalls:
         assert gone == [None] * 3
 
     def test_many_sessions_do_not_pile_up(self) -> None:
-        calls = Calls()
+        calls = CallTracer()
         for n in range(3_000):
             calls.of(Event("compact.token_estimate", f"s{n}", 0, float(n)))
         gc.collect()
-        assert sum(isinstance(held, Call) for held in gc.get_objects()) <= 1_100, "a few of other tests may live on"
+        assert sum(isinstance(held, TracedCall) for held in gc.get_objects()) <= 1_100, (
+            "a few of other tests may live on"
+        )
 
 
 class TestSpans:

@@ -26,14 +26,14 @@ from compact import CompactConfig, CompactManager, Event, Fold, History, Plan, P
 from compact._archive.fold_record import own_fields
 from compact._compaction.fit import _pressures
 from compact._compaction.splice import shorten
-from compact._conversation.formats import DIALECTS
-from compact._conversation.message import Answer, Call, Message, as_mapping, readable
+from compact._conversation.formats import FORMATS
+from compact._conversation.message import Message, ToolCall, ToolResult, as_mapping, readable
 from compact._conversation.tokens import Usage, counter_for
-from compact._events.trace import Calls, event_of, spans_of, trace_of
+from compact._events.trace import CallTracer, event_of, spans_of, trace_of
 from compact._facts.collection import line_at
 from compact._redaction import Redactor
-from compact._session.entries import Entry, Memory, Reader, Record, as_seen
-from compact._session.host_list import Track
+from compact._session.entries import Entry, FoldReplay, Memory, Reader, as_seen
+from compact._session.host_list import HostList
 from compact._summary.rejection import KINDS
 from compact.config.environment import SECTIONS
 from compact.errors import ArchiveError, CompactError, ContentFilter, ModelUnavailable, TokenLimitExceeded
@@ -54,7 +54,7 @@ def values() -> list[type]:
 
 CHANGING = {
     "_conversation.formats.anthropic._Order",
-    "_events.trace.Call",
+    "_events.trace.TracedCall",
     "_pipeline.underway.Call",
     "_session.session.Ledger",
 }
@@ -115,8 +115,8 @@ def test_a_fold_replayed_in_part_brings_nothing_of_the_rest() -> None:
     """Of a list that was cut back, what was made for messages that are no longer there stays away; summaries come."""
     plain = [Entry(Message("user", str(n), None), 5, n) for n in range(6)]
     summary, clipped = Entry(plain[1].message, 5, 1, summary=True), Entry(plain[3].message, 5, 3)
-    record = Record(1, 1, 6, b"", 6, b"", (0, summary, 2, clipped, 4, 5))
-    track = Track.given([entry.message.raw for entry in plain], plain, 6, Memory())
+    record = FoldReplay(1, 1, 6, b"", 6, b"", (0, summary, 2, clipped, 4, 5))
+    track = HostList.given([entry.message.raw for entry in plain], plain, 6, Memory())
     track.attach(record, 3)
     assert [0, summary, 2] == track.slots
 
@@ -174,9 +174,11 @@ def test_a_record_keeps_its_own_names_whatever_was_redacted_in_it() -> None:
 
 def test_all_of_a_message_is_readable() -> None:
     """What was said, each call with its arguments, each result; a result that was said already is not said twice."""
-    message = Message("assistant", "said", None, calls=(Call("a", "read", "{}"),), answers=(Answer("a", "out"),))
+    message = Message(
+        "assistant", "said", None, calls=(ToolCall("a", "read", "{}"),), answers=(ToolResult("a", "out"),)
+    )
     assert "said\nread({})\nout" == readable(message)
-    assert "it says out" == readable(Message("tool", "it says out", None, answers=(Answer("a", "out"),)))
+    assert "it says out" == readable(Message("tool", "it says out", None, answers=(ToolResult("a", "out"),)))
 
 
 def test_an_event_that_says_little_is_routine() -> None:
@@ -283,7 +285,7 @@ class Story:
 
     def spans(self) -> None:
         """What somebody who looks on is shown, as if a second passed between events."""
-        calls = Calls()
+        calls = CallTracer()
         self.lines.append(f"== spans {line(trace_of(self.seen.events[0]._replace(time=0)))}")
         for second, event in enumerate(self.seen.events[:14]):
             timed = event._replace(time=float(second), duration=0.25)
@@ -441,7 +443,7 @@ def complaints() -> Iterator[str]:
             yield from refused if field == "oversized" else refused[:1]
     for dialect, raws in UNREAD.items():
         for raw in raws:
-            yield tried(f"{dialect} {raw}", lambda: DIALECTS[dialect].read(raw))  # noqa: B023
+            yield tried(f"{dialect} {raw}", lambda: FORMATS[dialect].read(raw))  # noqa: B023
     for pattern in PATTERNS:
         yield tried(f"pattern {pattern[:40]}", lambda: Redactor(patterns=[pattern]))  # noqa: B023
     yield tried("secrets", lambda: Redactor(secrets=["long enough to be one", "abc"]))

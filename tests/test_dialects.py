@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from compact._conversation.formats import DIALECTS, detect
-from compact._conversation.message import Answer, Call, Message
+from compact._conversation.formats import FORMATS, detect
+from compact._conversation.message import Message, ToolCall, ToolResult
 
 CHAT, RESPONSES, ANTHROPIC = "openai-chat", "openai-responses", "anthropic"
 
@@ -36,7 +36,7 @@ def step(role: str = "assistant", **fields: Any) -> dict[str, Any]:
 
 def tool(id: str, text: str, **fields: Any) -> dict[str, Any]:
     """What a tool's answer reads as."""
-    return {"role": "tool", "answers": (Answer(id, text),), **fields}
+    return {"role": "tool", "answers": (ToolResult(id, text),), **fields}
 
 
 IMAGE_URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -101,12 +101,12 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                 {"id": "b", "type": "custom", "custom": {"name": "run", "input": "ls"}},
             ],
         },
-        {"role": "assistant", "calls": (Call("a", "grep", '{"q":1}'), Call("b", "run", "ls"))},
+        {"role": "assistant", "calls": (ToolCall("a", "grep", '{"q":1}'), ToolCall("b", "run", "ls"))},
     ),
     (
         CHAT,
         {"role": "assistant", "content": "", "function_call": {"name": "grep", "arguments": "{}"}},
-        {"role": "assistant", "calls": (Call("grep", "grep", "{}"),)},
+        {"role": "assistant", "calls": (ToolCall("grep", "grep", "{}"),)},
     ),
     (CHAT, {"role": "tool", "tool_call_id": "a", "content": "out"}, tool("a", "out")),
     (
@@ -163,7 +163,7 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         RESPONSES,
         {"type": "function_call", "call_id": "a", "id": "fc", "name": "f", "arguments": "{}"},
-        step(calls=(Call("a", "f", "{}"),)),
+        step(calls=(ToolCall("a", "f", "{}"),)),
     ),
     (RESPONSES, {"type": "function_call_output", "call_id": "a", "output": "out"}, tool("a", "out")),
     (
@@ -178,13 +178,13 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         RESPONSES,
         {"type": "custom_tool_call", "call_id": "a", "name": "f", "input": "ls"},
-        step(calls=(Call("a", "f", "ls"),)),
+        step(calls=(ToolCall("a", "f", "ls"),)),
     ),
     (RESPONSES, {"type": "custom_tool_call_output", "call_id": "a", "output": "out"}, tool("a", "out")),
     (
         RESPONSES,
         {"type": "computer_call", "call_id": "a", "action": {"type": "wait"}},
-        step(calls=(Call("a", "computer", '{"type":"wait"}'),)),
+        step(calls=(ToolCall("a", "computer", '{"type":"wait"}'),)),
     ),
     (
         RESPONSES,
@@ -198,13 +198,13 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         RESPONSES,
         {"type": "local_shell_call", "call_id": "a", "id": "l", "action": {"k": 1}},
-        step(calls=(Call("a", "local_shell", '{"k":1}'),)),
+        step(calls=(ToolCall("a", "local_shell", '{"k":1}'),)),
     ),
     (RESPONSES, {"type": "local_shell_call_output", "id": "a", "output": "out"}, tool("a", "out")),
     (
         RESPONSES,
         {"type": "shell_call", "call_id": "a", "action": {"k": 1}},
-        step(calls=(Call("a", "shell", '{"k":1}'),)),
+        step(calls=(ToolCall("a", "shell", '{"k":1}'),)),
     ),
     (
         RESPONSES,
@@ -218,7 +218,7 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         RESPONSES,
         {"type": "apply_patch_call", "call_id": "a", "operation": {"k": 1}},
-        step(calls=(Call("a", "apply_patch", '{"k":1}'),)),
+        step(calls=(ToolCall("a", "apply_patch", '{"k":1}'),)),
     ),
     (
         RESPONSES,
@@ -228,7 +228,7 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         RESPONSES,
         {"type": "mcp_approval_request", "id": "a", "name": "f", "arguments": "{}"},
-        step(calls=(Call("a", "f", "{}"),)),
+        step(calls=(ToolCall("a", "f", "{}"),)),
     ),
     (RESPONSES, {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True}, tool("a", "approved")),
     (
@@ -328,7 +328,7 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                 {"type": "tool_use", "id": "a", "name": "f", "input": {"q": "é"}},
             ],
         },
-        {"role": "assistant", "text": "go", "calls": (Call("a", "f", '{"q":"é"}'),), "hidden": "hm", "weight": 10},
+        {"role": "assistant", "text": "go", "calls": (ToolCall("a", "f", '{"q":"é"}'),), "hidden": "hm", "weight": 10},
     ),
     (
         ANTHROPIC,
@@ -368,7 +368,7 @@ READS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         ANTHROPIC,
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}, {"type": "text", "text": "go on"}]},
-        {"role": "user", "text": "go on", "answers": (Answer("a", ""),)},
+        {"role": "user", "text": "go on", "answers": (ToolResult("a", ""),)},
     ),
 ]
 
@@ -379,7 +379,7 @@ def test_read(dialect: str, raw: dict[str, Any], expected: dict[str, Any], form:
     """Every kind of message reads the same from a dict and from an object, and is not changed by it."""
     host = form(raw)
     before = copy.deepcopy(host)
-    message = DIALECTS[dialect].read(host)
+    message = FORMATS[dialect].read(host)
     assert expected == shown(message)
     assert message.raw is host
     assert before == host
@@ -403,7 +403,7 @@ class Frozen:
 
 def test_models_and_dataclasses() -> None:
     """Pydantic models and slotted dataclasses read by their fields."""
-    chat = DIALECTS[CHAT]
+    chat = FORMATS[CHAT]
     assert tool("a", "out") == shown(chat.read(ToolMessage(tool_call_id="a", content="out")))
     assert {"role": "user", "text": "hi"} == shown(chat.read(Frozen("user", "hi")))
 
@@ -411,7 +411,7 @@ def test_models_and_dataclasses() -> None:
 @pytest.mark.parametrize(("dialect", "raw"), [(d, raw) for d, raw, expected in READS if "answers" in expected])
 def test_clip(dialect: str, raw: dict[str, Any]) -> None:
     """A clipped message reads as the old one with shortened answers, and everything else kept."""
-    host = DIALECTS[dialect]
+    host = FORMATS[dialect]
     before = copy.deepcopy(raw)
     old, new = host.read(raw), host.read(host.clip(raw, lambda text: f"<{len(text)}>"))
     assert before == raw
@@ -419,31 +419,31 @@ def test_clip(dialect: str, raw: dict[str, Any]) -> None:
     if raw.get("type") in ("computer_call_output", "mcp_approval_response"):
         assert new.raw is raw
     else:
-        assert tuple(Answer(a.id, f"<{len(a.text)}>") for a in old.answers) == new.answers
+        assert tuple(ToolResult(a.id, f"<{len(a.text)}>") for a in old.answers) == new.answers
         assert (old.text, 0) == (new.text, new.weight)
 
 
 def test_clip_keeps_the_host_type() -> None:
     """A model with text stays a model, one with parts becomes a dict, and a message without output stays itself."""
-    chat = DIALECTS[CHAT]
+    chat = FORMATS[CHAT]
     plain = ToolMessage(tool_call_id="a", content="long")
     parts = ToolMessage(tool_call_id="a", content=[{"type": "text", "text": "long"}, IMAGE_URL])
     assert ToolMessage(tool_call_id="a", content="LONG") == chat.clip(plain, str.upper)
     expected = {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "LONG\n[IMAGE]"}]}
     assert expected == chat.clip(parts, str.upper)
     user = {"role": "user", "content": "long"}
-    assert all(dialect.clip(user, str.upper) is user for dialect in DIALECTS.values())
+    assert all(dialect.clip(user, str.upper) is user for dialect in FORMATS.values())
 
 
 def test_summary() -> None:
     """A summary is an assistant message; only Anthropic needs a user message in the first place."""
     assert {("assistant", "assistant")} == {
         (d.summary("s", first=False)["role"], d.summary("s", first=True)["role"])
-        for n, d in DIALECTS.items()
+        for n, d in FORMATS.items()
         if n != ANTHROPIC
     }
-    assert {"role": "assistant", "content": "s"} == DIALECTS[ANTHROPIC].summary("s", first=False)
-    assert {"role": "user", "content": "s"} == DIALECTS[ANTHROPIC].summary("s", first=True)
+    assert {"role": "assistant", "content": "s"} == FORMATS[ANTHROPIC].summary("s", first=False)
+    assert {"role": "user", "content": "s"} == FORMATS[ANTHROPIC].summary("s", first=True)
 
 
 PLAIN = {"role": "user", "content": "hi"}
@@ -473,7 +473,7 @@ PLAIN = {"role": "user", "content": "hi"}
             for kind in kinds.split()
         ),
         *((RESPONSES, [{"type": kind}], None) for kind in HOSTED.split()),
-        *((dialect, [SimpleNamespace(role="user", content="hi", dialect=dialect)], None) for dialect in DIALECTS),
+        *((dialect, [SimpleNamespace(role="user", content="hi", dialect=dialect)], None) for dialect in FORMATS),
         (None, [SimpleNamespace(role="user", content="hi", dialect="latin")], None),
         (None, [{"role": "user", "content": "hi", "dialect": ANTHROPIC}], None),
         (ANTHROPIC, [{"type": "message", "role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}], None),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact._conversation.formats import DIALECTS, detect
+from compact._conversation.formats import FORMATS, detect
 from compact.errors import InvalidMessage
 
 CHAT, RESPONSES, ANTHROPIC = "openai-chat", "openai-responses", "anthropic"
@@ -29,12 +29,12 @@ CYCLE["self"] = CYCLE
 UNREADABLE: list[tuple[str, Any]] = [
     *[
         (name, raw)
-        for name in DIALECTS
+        for name in FORMATS
         for raw in (None, 3, "text", b"x", ["role"], object(), {}, {"role": 7}, {"role": "alien"})
     ],
     *[
         (name, {"role": "user", "content": content})
-        for name in DIALECTS
+        for name in FORMATS
         for content in (3, b"x", {"a": 1}, [3], [{"no": "type"}])
     ],
     (CHAT, {"role": "assistant", "tool_calls": {"id": "a"}}),
@@ -58,14 +58,14 @@ UNREADABLE: list[tuple[str, Any]] = [
 def test_unreadable(dialect: str, raw: Any) -> None:
     """What is not a message raises the typed error, with a sentence and without the content."""
     with pytest.raises(InvalidMessage, match=r"^[A-Z].*\.$"):
-        DIALECTS[dialect].read(raw)
+        FORMATS[dialect].read(raw)
 
 
 @pytest.mark.spec("T30")
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", FORMATS)
 def test_odd_but_readable(dialect: str) -> None:
     """Surrogates, NUL, cyclic or odd meta, and deep fields nobody reads leave the message readable."""
-    read = DIALECTS[dialect].read
+    read = FORMATS[dialect].read
     for text in ("\ud800", "\x00", "x" * 5_000_000):
         assert text == read({"role": "user", "content": text}).text
     for meta in (CYCLE, 3, "protected", ["protected"], nested(10_000), SimpleNamespace(protected="yes")):
@@ -107,14 +107,14 @@ FIELDS = {
 
 
 @pytest.mark.spec("T30")
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", FORMATS)
 @given(raw=st.fixed_dictionaries({}, optional=FIELDS) | JUNK)
 def test_fuzz(dialect: str, raw: Any) -> None:
     """Any value at all is read, or refused with the typed error; clipping never crashes on what was read."""
     detect([raw])
     try:
-        message = DIALECTS[dialect].read(raw)
+        message = FORMATS[dialect].read(raw)
     except InvalidMessage:
         return
     assert message.raw is raw
-    DIALECTS[dialect].clip(raw, str.upper)
+    FORMATS[dialect].clip(raw, str.upper)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.formats.base import CONTINUES, NO_RESULT, ORPHAN
 from compact._conversation.message import Message
 
@@ -182,14 +182,14 @@ MOVES = st.lists(
 
 
 @pytest.mark.spec("T22")
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", FORMATS)
 @given(moves=MOVES)
 @example(moves=[("empty", ())])
 @example(moves=[("thought", ())])
 @example(moves=[("system", ())])
 def test_repair_makes_any_list_valid(name: str, moves: list[Move]) -> None:
     """Whatever the list, its repair is valid by the provider's rules, repairs no further, and changed no input."""
-    dialect = DIALECTS[name]
+    dialect = FORMATS[name]
     make, faults = WORLDS[name]
     messages = [dialect.read(raw) for raw in make(moves)]
     before = copy.deepcopy([message.raw for message in messages])
@@ -207,14 +207,14 @@ def test_repair_makes_any_list_valid(name: str, moves: list[Move]) -> None:
 
 
 @pytest.mark.spec("T22")
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", FORMATS)
 @given(moves=MOVES)
 def test_repair_loses_nothing_that_was_said(name: str, moves: list[Move]) -> None:
     """Every text and result is there once after a repair, the protected ones protected; no user tells what a tool said.
 
     Only Anthropic has no other place for it when the step before still needs its results from the user's message.
     """
-    dialect = DIALECTS[name]
+    dialect = FORMATS[name]
     pin = {"meta": {"protected": True}}
     messages = [dialect.read(raw | pin if i % 3 == 0 else raw) for i, raw in enumerate(WORLDS[name][0](moves))]
     mended, _ = dialect.repair(messages)
@@ -287,7 +287,7 @@ USER, SAID, THOUGHT, SYSTEM = ("user", ()), ("assistant", ()), ("thought", ()), 
 def test_repairs(moves: list[Move], chat: str, responses: str, anthropic: str) -> None:
     """Each kind of damage is mended where its provider wants it, and what is valid stays."""
     for name, expected in ((CHAT, chat), (RESPONSES, responses), (ANTHROPIC, anthropic)):
-        dialect = DIALECTS[name]
+        dialect = FORMATS[name]
         mended, _ = dialect.repair([dialect.read(raw) for raw in WORLDS[name][0](moves)])
         assert expected == outline(mended)
 
@@ -295,7 +295,7 @@ def test_repairs(moves: list[Move], chat: str, responses: str, anthropic: str) -
 @pytest.mark.spec("T22")
 def test_results_come_before_words() -> None:
     """A user message with words before its results is mended to the same blocks with the results first."""
-    dialect = DIALECTS[ANTHROPIC]
+    dialect = FORMATS[ANTHROPIC]
     messages = [dialect.read(raw) for raw in anthropic_messages([USER, call("b"), ("mixed", ("b",)), SAID])]
     assert [(2, "misplaced_answer")] == [(problem.index, problem.code) for problem in dialect.problems(messages)]
     mended, told = dialect.repair(messages)
@@ -305,7 +305,7 @@ def test_results_come_before_words() -> None:
 
 def test_a_call_in_the_old_form_gets_its_missing_result_in_the_old_form() -> None:
     """As a function's result, which goes by the name of the function."""
-    dialect = DIALECTS[CHAT]
+    dialect = FORMATS[CHAT]
     called = {"role": "assistant", "content": None, "function_call": {"name": "grep", "arguments": "{}"}}
     raws = [called, {"role": "user", "content": "well?"}]
     mended, _ = dialect.repair([dialect.read(raw) for raw in raws])
@@ -314,7 +314,7 @@ def test_a_call_in_the_old_form_gets_its_missing_result_in_the_old_form() -> Non
 
 def test_bare_words_between_blocks_are_words() -> None:
     """A block that is no more than a string is kept as it is, behind the results."""
-    dialect = DIALECTS[ANTHROPIC]
+    dialect = FORMATS[ANTHROPIC]
     raws = anthropic_messages([USER, call("b"), ("mixed", ("b",)), SAID])
     result = next(block for block in raws[2]["content"] if block["type"] == "tool_result")
     raws[2] = {"role": "user", "content": ["wait", result, "now go on"]}
@@ -326,7 +326,7 @@ def test_bare_words_between_blocks_are_words() -> None:
 @pytest.mark.parametrize("name", [CHAT, ANTHROPIC])
 def test_a_late_answer_moves_as_it_is(name: str) -> None:
     """A message that holds just the late answer is the same object behind its call, and the move is told."""
-    dialect = DIALECTS[name]
+    dialect = FORMATS[name]
     messages = [dialect.read(raw) for raw in WORLDS[name][0]([USER, call("a"), USER, answer("a")])]
     mended, told = dialect.repair(messages)
     assert [id(messages[i]) for i in (0, 1, 3, 2)] == [id(m) for m in mended]
@@ -364,7 +364,7 @@ def test_a_late_answer_moves_as_it_is(name: str) -> None:
 )
 def test_every_kind_of_call_gets_its_own_kind_of_output(item: dict[str, Any], output: dict[str, Any]) -> None:
     """A call that was never answered gets the output its type demands; it stays itself."""
-    dialect = DIALECTS[RESPONSES]
+    dialect = FORMATS[RESPONSES]
     user = {"role": "user", "content": "hi"}
     mended, _ = dialect.repair([dialect.read(raw) for raw in (item, user)])
     assert [item, output, user] == [m.raw for m in mended]
@@ -372,7 +372,7 @@ def test_every_kind_of_call_gets_its_own_kind_of_output(item: dict[str, Any], ou
 
 def test_a_screen_nobody_saw_becomes_a_note() -> None:
     """A computer call can only be answered by a screenshot, so without one it is told as a note."""
-    dialect = DIALECTS[RESPONSES]
+    dialect = FORMATS[RESPONSES]
     items = ({"type": "computer_call", "call_id": "a", "action": {"type": "wait"}}, {"role": "user", "content": "hi"})
     mended, _ = dialect.repair([dialect.read(raw) for raw in items])
     assert {
@@ -385,7 +385,7 @@ def test_a_screen_nobody_saw_becomes_a_note() -> None:
 @pytest.mark.spec("T22")
 def test_a_missing_output_does_not_part_reasoning_from_its_item() -> None:
     """What a repair adds stands behind the whole step, also when a system message lies inside it."""
-    dialect = DIALECTS[RESPONSES]
+    dialect = FORMATS[RESPONSES]
     moves = [USER, call("a"), THOUGHT, SYSTEM, call("b"), answer("b"), USER]
     mended, _ = dialect.repair([dialect.read(raw) for raw in responses_items(moves)])
     assert [] == dialect.problems(mended)
@@ -395,18 +395,18 @@ def test_a_missing_output_does_not_part_reasoning_from_its_item() -> None:
 @pytest.mark.spec("T22")
 def test_dangling_reasoning_is_dropped() -> None:
     """Reasoning that leads to nothing is dropped, also a chain of it; reasoning before its item stays."""
-    dialect = DIALECTS[RESPONSES]
+    dialect = FORMATS[RESPONSES]
     items = [dialect.read(raw) for raw in responses_items([USER, THOUGHT, THOUGHT, USER, THOUGHT, SAID])]
     codes = [(problem.index, problem.code) for problem in dialect.problems(items)]
     assert [(1, "dangling_reasoning"), (2, "dangling_reasoning")] == codes
     assert [items[0], *items[3:]] == dialect.repair(items)[0]
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", FORMATS)
 def test_an_empty_list_is_a_problem_nobody_mends(name: str) -> None:
     """An empty list would be rejected, and stays empty: nothing is made up."""
-    assert ["empty_list"] == [problem.code for problem in DIALECTS[name].problems([])]
-    assert ([], []) == DIALECTS[name].repair([])
+    assert ["empty_list"] == [problem.code for problem in FORMATS[name].problems([])]
+    assert ([], []) == FORMATS[name].repair([])
 
 
 BUILD = {CHAT: chat_messages, RESPONSES: responses_items, ANTHROPIC: anthropic_messages}
@@ -431,10 +431,10 @@ def repairs() -> Iterator[str]:
             raws = build(moves)
             if seed % 3 == 0:
                 raws = [{**raw, "meta": {"protected": True}} for raw in raws]
-            read = [DIALECTS[name].read(raw) for raw in raws]
+            read = [FORMATS[name].read(raw) for raw in raws]
             yield f"== {name} {' '.join(kind + ':' + ''.join(ids) for kind, ids in moves)}"
-            yield from (f"{found.index} {found.code}: {found.message}" for found in DIALECTS[name].problems(read))
-            mended, told = DIALECTS[name].repair(read)
+            yield from (f"{found.index} {found.code}: {found.message}" for found in FORMATS[name].problems(read))
+            mended, told = FORMATS[name].repair(read)
             yield from told
             for message in mended:
                 same = next((i for i, one in enumerate(read) if one is message), None)

@@ -16,7 +16,7 @@ from hostile import no_hang
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compact._conversation.message import Answer, Call, Message
+from compact._conversation.message import Message, ToolCall, ToolResult
 from compact._summary.request import Ask
 from compact.config.sections import SummaryPolicy
 from compact.models import offline_summarizer, summarizer_for
@@ -43,11 +43,11 @@ def says(text: str) -> Message:
 
 
 def calls(id: str, name: str, text: str = "", **arguments: Any) -> Message:
-    return Message("assistant", text, None, calls=(Call(id, name, json.dumps(arguments)),))
+    return Message("assistant", text, None, calls=(ToolCall(id, name, json.dumps(arguments)),))
 
 
 def answers(id: str, text: str) -> Message:
-    return Message("tool", "", None, answers=(Answer(id, text),))
+    return Message("tool", "", None, answers=(ToolResult(id, text),))
 
 
 def ask(
@@ -390,7 +390,9 @@ messages = st.one_of(
     texts.map(says),
     st.builds(lambda id, text: answers(id, text), st.sampled_from("abc"), texts),
     st.builds(
-        lambda id, text: Message("assistant", "", None, calls=(Call(id, "bash", text),)), st.sampled_from("abc"), texts
+        lambda id, text: Message("assistant", "", None, calls=(ToolCall(id, "bash", text),)),
+        st.sampled_from("abc"),
+        texts,
     ),
     st.builds(lambda id, text: calls(id, "edit", path="x/y.py", new_string=text), st.sampled_from("abc"), texts),
 )

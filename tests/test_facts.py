@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from demo_transcript import build
 
 from compact import Ask
-from compact._conversation.formats import DIALECTS
-from compact._conversation.message import Answer, Call, Message
-from compact._facts.collection import Sheet, marks_of
+from compact._conversation.formats import FORMATS
+from compact._conversation.message import Message, ToolCall, ToolResult
+from compact._facts.collection import FactCollection, marks_of
 from compact._facts.facts import Facts, facts_of
 from compact._facts.file_changes import arguments_of, difference, touches_of
 from compact._facts.ranking import SENTENCES, Fact
@@ -39,12 +39,12 @@ def user(text: str) -> Message:
 
 
 def assistant(text: str, *calls: tuple[str, dict[str, Any]]) -> Message:
-    made = tuple(Call(f"c{n}", name, json.dumps(arguments)) for n, (name, arguments) in enumerate(calls))
+    made = tuple(ToolCall(f"c{n}", name, json.dumps(arguments)) for n, (name, arguments) in enumerate(calls))
     return Message("assistant", text, None, calls=made)
 
 
 def tool(text: str, id: str = "c0") -> Message:
-    return Message("tool", "", None, answers=(Answer(id, text),))
+    return Message("tool", "", None, answers=(ToolResult(id, text),))
 
 
 def ask(*messages: Message, previous: str | None = None, max_tokens: int = 2000, first: int = 0) -> Ask:
@@ -452,7 +452,7 @@ def test_hostile_texts_end(name: str) -> None:
 )
 def test_arguments_of_any_shape(arguments: str) -> None:
     """Deep, broken or bare arguments are read as far as they can be."""
-    facts = found(Message("assistant", "", None, calls=(Call("c", "look", arguments),)))
+    facts = found(Message("assistant", "", None, calls=(ToolCall("c", "look", arguments),)))
     assert arguments in facts.said
 
 
@@ -510,7 +510,9 @@ def test_the_text_after_goes_by_many_names(key: str) -> None:
 
 def test_touches_know_the_text_before_and_after() -> None:
     """An edit gives what it replaced and by what; its difference names what it defines."""
-    call = Call("c", "edit", json.dumps({"path": "a/b.py", "old_string": "def one(): 1", "new_string": "def two(): 2"}))
+    call = ToolCall(
+        "c", "edit", json.dumps({"path": "a/b.py", "old_string": "def one(): 1", "new_string": "def two(): 2"})
+    )
     (touch,) = touches_of(call.name, arguments_of(call))
     assert ("a/b.py", "changed", "def one(): 1", "def two(): 2") == (touch.path, touch.verb, touch.old, touch.new)
     assert "changed, adds two; drops one (+1 −1 lines)" == difference(touch)
@@ -537,7 +539,7 @@ def test_arguments_are_read_to_a_depth(nest: Callable[[Any], Any]) -> None:
 
 def session() -> Iterator[str]:
     """The facts of a long session in three folds, what a poor summary of each keeps, and what is given back."""
-    read = [DIALECTS["openai-chat"].read(raw) for raw in build()]
+    read = [FORMATS["openai-chat"].read(raw) for raw in build()]
     notes = None
     for first, last, tokens in ((0, 150, 600), (150, 420, 900), (420, len(read), 300)):
         request = ask(*read[first:last], previous=notes, first=first, max_tokens=tokens)
@@ -574,12 +576,12 @@ def test_sentences_that_could_not_fit_are_let_go_and_change_nothing(
     ]
     let_go: list[int] = []
 
-    def spied(sheet: Sheet) -> None:
+    def spied(sheet: FactCollection) -> None:
         forget(sheet)
         let_go.append(sum(map(len, sheet._sentences)))
 
-    forget = Sheet._let_go
-    monkeypatch.setattr(Sheet, "_let_go", spied)
+    forget = FactCollection._let_go
+    monkeypatch.setattr(FactCollection, "_let_go", spied)
     held = found(*messages, max_tokens=limit)
     assert let_go
     assert max(let_go) <= 16 * limit

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from test_facts import ask, assistant, tool, user
 
 from compact import Ask, CompactConfig, CompactManager
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.message import Message
 from compact._facts import cache as _memo
 from compact._facts.facts import Facts, facts_of
-from compact._facts.ranking import SENTENCES, Fact, Line
+from compact._facts.ranking import SENTENCES, Fact, FactLine
 from compact._facts.report import CRITICAL, Kept, Report, measure, stands_in, together
 from compact._facts.restore_lost import HEADING, faithful, repair
 from compact.testing import Recorder, chat, transcripts
@@ -311,7 +311,7 @@ def test_nobody_is_told_the_same_twice() -> None:
 
 def test_a_line_that_gives_two_facts_back_is_told_once() -> None:
     """Also when one of them is only wanted where there is room left, and the line has few words."""
-    line = Line("LP-0041 LP-0042", "user", 10, 10, 1)
+    line = FactLine("LP-0041 LP-0042", "user", 10, 10, 1)
     best, more = ((Fact("id", text, "user", (10,), 1.0, (line,)),) for text in line.text.split())
     body = repair(Facts(best, (line.text,), frozenset({10}), more=more), "lanterns", ASK, 1000)
     assert 1 == body.count("LP-0041")
@@ -321,7 +321,8 @@ def test_a_line_that_gives_two_facts_back_is_told_once() -> None:
 def test_few_words_are_never_the_same_thing_again(words: str, lines: int) -> None:
     """Three words in another order may mean something else; four and more are told once."""
     told = [
-        Line(" ".join(some), "user", 10 + n, 10 + n, n) for n, some in enumerate((words.split(), words.split()[::-1]))
+        FactLine(" ".join(some), "user", 10 + n, 10 + n, n)
+        for n, some in enumerate((words.split(), words.split()[::-1]))
     ]
     facts = tuple(Fact("note", line.text, "user", (line.first,), 1.0, (line,)) for line in told)
     body = repair(Facts(facts, (), frozenset({10, 11})), "lanterns", ASK, 1000)
@@ -330,7 +331,9 @@ def test_few_words_are_never_the_same_thing_again(words: str, lines: int) -> Non
 
 def test_what_nobody_can_place_stands_alone() -> None:
     """Lines of one message are one line; lines of earlier notes that cite nothing are one each."""
-    told = [Line(text, "notes", -1, -1, n) for n, text in enumerate(("oil of lamp LP-0041", "wick of lamp LP-0042"), 1)]
+    told = [
+        FactLine(text, "notes", -1, -1, n) for n, text in enumerate(("oil of lamp LP-0041", "wick of lamp LP-0042"), 1)
+    ]
     facts = tuple(Fact("note", line.text, "notes", (), 1.0, (line,)) for line in told)
     body = repair(Facts(facts, (), frozenset()), "lanterns", ASK, 1000)
     assert 2 == len([line for line in body.splitlines() if "LP-" in line])
@@ -355,7 +358,7 @@ def test_what_the_model_dropped_from_the_notes_comes_back() -> None:
 # -- any input ---------------------------------------------------------------------------------------------------------
 
 
-CHAT = DIALECTS["openai-chat"]
+CHAT = FORMATS["openai-chat"]
 WORDS = st.sampled_from(
     "never must only lamp LP-17 src/app/main.py 250 ms because decided TODO g-12ab error: fixed [#3] [#99] Goals "
     "v1.2.3 the shop waits https://example.org/x 2025-01-02 not tool said: \n - ? .".split(" ")

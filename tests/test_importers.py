@@ -21,7 +21,7 @@ from log_writers import WRITERS, lines
 from test_transcripts import FILES, load
 
 from compact import CompactConfig, CompactManager
-from compact._conversation.formats import DIALECTS, detect
+from compact._conversation.formats import FORMATS, detect
 from compact.errors import LogError
 from compact.importers import IMPORTERS, Conversation, read_logs
 from compact.importers import detect as importer_of
@@ -43,7 +43,7 @@ def read(data: bytes, name: str = "log.jsonl", **options: Any) -> list[Conversat
 
 def said(messages: list[Any], dialect: str) -> list[Any]:
     """What a conversation says: roles, words, calls with their arguments, and results, in order."""
-    reader = DIALECTS[dialect]
+    reader = FORMATS[dialect]
     told = []
     for message in map(reader.read, messages):
         calls = [(call.id, call.name, json.loads(call.arguments or "null")) for call in message.calls]
@@ -53,7 +53,7 @@ def said(messages: list[Any], dialect: str) -> list[Any]:
 
 def problems(conversation: Conversation) -> list[Any]:
     """What a provider would refuse."""
-    reader = detect(conversation.messages, conversation.tools) or DIALECTS["openai-chat"]
+    reader = detect(conversation.messages, conversation.tools) or FORMATS["openai-chat"]
     return reader.problems([reader.read(raw) for raw in conversation.messages])
 
 
@@ -332,7 +332,7 @@ _CONTENTS = [{"role": role, "parts": [{"text": text}]} for role, text in (("user
 def test_other_forms_of_a_log(importer: str, rows: list[Any], shape: str) -> None:
     """What else the products, their versions and their exports write."""
     (found,) = read(lines(rows))
-    reader = detect(found.messages) or DIALECTS["openai-chat"]
+    reader = detect(found.messages) or FORMATS["openai-chat"]
     told = []
     for message in map(reader.read, found.messages):
         text = message.text or "".join(answer.text for answer in message.answers)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compact import CompactConfig, CompactManager
-from compact._conversation.message import Answer, Call, Message
+from compact._conversation.message import Message, ToolCall, ToolResult
 from compact._summary.request import Ask
 from compact.testing import Recorder, ScriptedModel, chat
 
@@ -101,8 +101,8 @@ def planted(text: str, place: str, tag: str) -> tuple[Ask, list[str]]:
     source = [
         Message("user", text if place == "user" else "look at the report", None),
         Message("assistant", text if place == "assistant" else "I do.", None,
-                calls=(Call("c", text if place == "name" else "fetch", text if place == "arguments" else "{}"),)),
-        Message("tool", "", None, answers=(Answer("c", text if place == "tool" else "the report"),)),
+                calls=(ToolCall("c", text if place == "name" else "fetch", text if place == "arguments" else "{}"),)),
+        Message("tool", "", None, answers=(ToolResult("c", text if place == "tool" else "the report"),)),
         Message("user", "thanks", None),
     ]  # fmt: skip
     name = re.sub(r"[^\w.:/-]+", "_", text)[:64] if place == "name" else "fetch"

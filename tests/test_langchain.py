@@ -272,10 +272,10 @@ def every_kind() -> list[Any]:
 
 def test_every_kind_of_message_crosses_without_loss() -> None:
     """What is read is a chat message, also out of an archive, and gives the same LangChain message again."""
-    from compact._conversation.formats import DIALECTS, detect
+    from compact._conversation.formats import FORMATS, detect
     from compact.adapters._langchain_messages import read, write
 
-    chat = DIALECTS["openai-chat"]
+    chat = FORMATS["openai-chat"]
     wires = [wire for message in every_kind() for wire in read(message)]
     assert chat is detect(wires)
     assert [[], [], ["c1", "c2"]] == [[call.id for call in chat.read(wire).calls] for wire in wires[2:5]]

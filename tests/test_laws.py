@@ -15,7 +15,7 @@ from providers import problems
 
 from compact import LAWS, Ask, Clip, CompactConfig, CompactManager, Event, Fold, History, Message, Plan, Policy
 from compact._compaction.laws import FoldCase, broken_law
-from compact._conversation.message import Answer, Call
+from compact._conversation.message import ToolCall, ToolResult
 from compact.errors import CompactError, ConfigError, InsufficientBudget, ModelUnavailable
 from compact.testing import Recorder, ScriptedModel, chat, shape
 
@@ -794,8 +794,8 @@ def said(letters: str) -> History:
         "s": Message("system", "be", None),
         "u": Message("user", "do", None),
         "a": Message("assistant", "done", None),
-        "t": Message("assistant", "", None, calls=(Call("c", "look", "{}"),)),
-        "r": Message("tool", "", None, answers=(Answer("c", "seen"),)),
+        "t": Message("assistant", "", None, calls=(ToolCall("c", "look", "{}"),)),
+        "r": Message("tool", "", None, answers=(ToolResult("c", "seen"),)),
     }
     return History([kinds[letter]._replace() for letter in letters], [10] * len(letters))
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager
 from compact._conversation import tables as _tables
-from compact._conversation.message import Answer, Call, Message
-from compact._conversation.tokens import Tally, Usage, _in_slices, counter_for, message_tokens, reported_input
+from compact._conversation.message import Message, ToolCall, ToolResult
+from compact._conversation.tokens import TokenCounter, Usage, _in_slices, counter_for, message_tokens, reported_input
 from compact._conversation.tool_schemas import tools_tokens
 from compact.errors import ConfigError, InvalidMessage
 
@@ -356,8 +356,8 @@ parts = st.fixed_dictionaries(
         "name": any_text,
         "hidden": any_text,
         "weight": st.integers(0, 10_000),
-        "calls": st.lists(st.builds(Call, any_text, any_text, any_text), max_size=3).map(tuple),
-        "answers": st.lists(st.builds(Answer, any_text, any_text), max_size=3).map(tuple),
+        "calls": st.lists(st.builds(ToolCall, any_text, any_text, any_text), max_size=3).map(tuple),
+        "answers": st.lists(st.builds(ToolResult, any_text, any_text), max_size=3).map(tuple),
     },
 )
 roles = st.sampled_from(["system", "developer", "user", "assistant", "tool"])
@@ -376,8 +376,8 @@ def test_a_message_is_the_sum_of_its_parts(role: Any, text: str, given_parts: di
     assert all(more >= 0 for more in each)
 
 
-@given(any_text, st.lists(st.builds(Call, any_text, any_text, any_text), max_size=3))
-def test_every_call_adds_its_frame(text: str, calls: list[Call]) -> None:
+@given(any_text, st.lists(st.builds(ToolCall, any_text, any_text, any_text), max_size=3))
+def test_every_call_adds_its_frame(text: str, calls: list[ToolCall]) -> None:
     """A call more costs at least its three tokens more."""
     tally = counter_for("tiktoken", "gpt-4o")
     costs = [message_tokens(said(text, role="assistant", calls=tuple(calls[:n])), tally) for n in range(len(calls) + 1)]
@@ -387,13 +387,13 @@ def test_every_call_adds_its_frame(text: str, calls: list[Call]) -> None:
 
 def test_what_each_part_costs() -> None:
     """With a counter of letters the frame of every part shows: 3 a message, 1 a name, 3 a call, nothing for ids."""
-    tally = Tally(len, "letters")
-    call = Call("call_123456789", "run", '{"a":1}')
+    tally = TokenCounter(len, "letters")
+    call = ToolCall("call_123456789", "run", '{"a":1}')
 
     assert 3 + 4 + 5 == message_tokens(said("hello"), tally)
     assert 3 + 4 + 5 + 3 + 1 == message_tokens(said("hello", name="bob"), tally)
     assert 3 + 9 + 2 * (3 + 3 + 7) == message_tokens(said(role="assistant", calls=(call, call)), tally)
-    assert 3 + 4 + 6 == message_tokens(said(role="tool", answers=(Answer("call_123456789", "result"),)), tally)
+    assert 3 + 4 + 6 == message_tokens(said(role="tool", answers=(ToolResult("call_123456789", "result"),)), tally)
     assert 3 + 9 + 8 == message_tokens(said(role="assistant", hidden="thinking"), tally)
     assert 3 + 4 + 7 + 765 == message_tokens(said("[image]", weight=765), tally)
 
@@ -415,7 +415,7 @@ class ToolCounter:
 def frame_of(schema: Any) -> tuple[int, list[str]]:
     """What a schema costs besides its text, and the texts that were counted."""
     counter = ToolCounter([])
-    total = tools_tokens([{"name": "f", "input_schema": schema}], Tally(counter, "none"), "gpt-4o")
+    total = tools_tokens([{"name": "f", "input_schema": schema}], TokenCounter(counter, "none"), "gpt-4o")
     return total - 7 - 12, [text for text in counter.asked if text not in ("", "f")]
 
 
@@ -461,7 +461,7 @@ def test_nested_schemas(schema: Any, frame: int, texts: list[str]) -> None:
 
 def test_tools_without_a_schema_cost_their_json() -> None:
     """A hosted tool counts as its JSON; a function without parameters is still a function; no tools cost nothing."""
-    tally = Tally(len, "letters")
+    tally = TokenCounter(len, "letters")
 
     assert len('{"type": "web_search"}') == tools_tokens([{"type": "web_search"}], tally, "gpt-4o")
     assert len('{"type": "web_search"}') == tools_tokens([SimpleNamespace(type="web_search")], tally, "gpt-4o")

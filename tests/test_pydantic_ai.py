@@ -19,7 +19,7 @@ import pytest
 from playback import RULE, SYSTEM, TOOLS, Play, Step, judge, managed, story
 
 from compact import InsufficientBudget
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.tokens import counter_for, message_tokens
 from compact._conversation.tool_schemas import tools_tokens
 from compact.adapters._bridge import Bridge
@@ -440,7 +440,7 @@ def test_tools_instructions_model_and_output_reach_the_meter(server: Server) -> 
     first, body = recorder["token_estimate"][0].data, server.bodies[0]
     tally = counter_for("tiktoken", "gpt-4o")
     assert {"read_file", "run", "search", "final_result"} < {tool["function"]["name"] for tool in body["tools"]}
-    chat = DIALECTS["openai-chat"]
+    chat = FORMATS["openai-chat"]
     instructions = [chat.read(each) for each in body["messages"] if each["role"] == "system"]
     assert sum(message_tokens(each, tally) for each in instructions) == first["breakdown"]["system"] > 60
     assert abs(tools_tokens(body["tools"], tally, "gpt-4o") - first["breakdown"]["tools_schema"]) < 20

@@ -19,8 +19,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager
-from compact._archive.search_index import Index, Recalled
-from compact._archive.search_tables import Folded, Steps
+from compact._archive.search_index import Recalled, SearchIndex
+from compact._archive.search_tables import FoldedMessage, Steps
 from compact.errors import ArchiveError
 from compact.stores import Store
 from compact.stores.fs import FileStore
@@ -34,7 +34,7 @@ class Shelf:
     """Steps of a session as an archive would hand them out: which were read, and which were asked for their hash."""
 
     def __init__(self, *steps: list[Message], sha256: str = "a") -> None:
-        self.folded: dict[int, Folded] = {}
+        self.folded: dict[int, FoldedMessage] = {}
         self.reads: list[int] = []
         self.asked: list[int] = []
         for messages in steps:
@@ -43,7 +43,7 @@ class Shelf:
     def add(self, messages: list[Message], *, sha256: str = "a", first: int | None = None) -> None:
         step = len(self.folded) + 1
         start = sum(len(one.messages) for one in self.folded.values()) if first is None else first
-        self.folded[step] = Folded(step, f"{sha256}{step}", tuple(enumerate(messages, start)))
+        self.folded[step] = FoldedMessage(step, f"{sha256}{step}", tuple(enumerate(messages, start)))
 
     @property
     def steps(self) -> Steps:
@@ -53,16 +53,16 @@ class Shelf:
         self.asked.append(step)
         return self.folded[step].sha256 if step in self.folded else None
 
-    def read(self, step: int) -> Folded:
+    def read(self, step: int) -> FoldedMessage:
         self.reads.append(step)
         return self.folded[step]
 
-    def search(self, index: Index, query: str, limit: int = 5) -> list[Recalled]:
+    def search(self, index: SearchIndex, query: str, limit: int = 5) -> list[Recalled]:
         return index.search("s", query, self.steps, limit)
 
     def ask(self, query: str, limit: int = 5) -> list[Recalled]:
         """The answer of an index in memory."""
-        with closing(Index()) as index:
+        with closing(SearchIndex()) as index:
             return self.search(index, query, limit)
 
     def find(self, query: str, limit: int = 5) -> list[int]:
@@ -227,7 +227,7 @@ def test_a_query_is_words_and_nothing_else(query: str) -> None:
 def test_any_text_can_be_kept_and_found(text: str) -> None:
     """A message of any characters is indexed, comes back, and is found by its first word."""
     shelf = said("one", text, "three")
-    index = Index()
+    index = SearchIndex()
     (one,) = index.positions("s", [(1, 1)], shelf.steps)
     assert text.encode("utf-8", "replace").decode() == one.text
     assert text == one.message["content"]
@@ -251,7 +251,7 @@ def test_positions() -> None:
     shelf = said(*"abcdefgh")
 
     def at(*spans: tuple[int, int]) -> str:
-        with closing(Index()) as index:
+        with closing(SearchIndex()) as index:
             return "".join(one.text for one in index.positions("s", spans, shelf.steps))
 
     assert ["c", "bcd", "abfgh", "", ""] == [at((2, 2)), at((1, 3)), at((5, 10**30), (0, 1), (6, 6)), at((9, 12)), at()]
@@ -262,7 +262,7 @@ def test_a_shortened_message_and_two_branches() -> None:
     shelf = Shelf([user("first"), user("second")])
     shelf.add([user("second"), user("third")], first=1)
     shelf.add([user("another third")], first=2)
-    with closing(Index()) as index:
+    with closing(SearchIndex()) as index:
         found = index.positions("s", [(0, 9)], shelf.steps)
     assert [(0, "first", 1), (1, "second", 1), (2, "third", 2), (2, "another third", 3)] == [
         (one.position, one.text, one.step) for one in found
@@ -275,17 +275,17 @@ def test_a_shortened_message_and_two_branches() -> None:
 def test_found_at_once_and_read_once(tmp_path: Path) -> None:
     """A new step is found by the next search, and no step is read twice, also by a new process's index."""
     shelf = said("granite")
-    index = Index(tmp_path / "ix")
+    index = SearchIndex(tmp_path / "ix")
     assert 1 == len(shelf.search(index, "granite"))
     shelf.add([user("lantern")])
     assert ["lantern"] == [one.text for one in shelf.search(index, "lantern")]
-    assert 1 == len(shelf.search(Index(tmp_path / "ix"), "lantern"))
+    assert 1 == len(shelf.search(SearchIndex(tmp_path / "ix"), "lantern"))
     assert [1, 2] == shelf.reads
 
 
 def test_another_past_is_indexed_anew(tmp_path: Path) -> None:
     """A step that is gone, or whose transcript has another hash, leaves nothing behind."""
-    index = Index(tmp_path / "ix")
+    index = SearchIndex(tmp_path / "ix")
     shelf = Shelf([user("granite")], [user("lantern")])
     assert 1 == len(shelf.search(index, "lantern"))
     altered = Shelf([user("granite")], [user("copper")], sha256="b")
@@ -297,11 +297,11 @@ def test_another_past_is_indexed_anew(tmp_path: Path) -> None:
 def test_only_the_ends_are_compared(tmp_path: Path) -> None:
     """However many steps there are, an index that is up to date asks for two hashes and reads nothing."""
     shelf = Shelf(*([user(f"granite {n}")] for n in range(40)))
-    index = Index(tmp_path / "ix")
+    index = SearchIndex(tmp_path / "ix")
     shelf.search(index, "granite")
     assert [] == shelf.asked
     shelf.reads.clear()
-    for one in (index, Index(tmp_path / "ix")):
+    for one in (index, SearchIndex(tmp_path / "ix")):
         shelf.asked.clear()
         assert 5 == len(shelf.search(one, "granite"))
         assert ([1, 40], []) == (sorted(shelf.asked), shelf.reads)
@@ -312,7 +312,7 @@ def test_an_older_listing_wipes_nothing(tmp_path: Path) -> None:
     shelf = Shelf([user("granite")], [user("lantern")])
     early = shelf.steps
     shelf.add([user("copper")])
-    index = Index(tmp_path / "ix")
+    index = SearchIndex(tmp_path / "ix")
     shelf.search(index, "copper")
     assert 1 == len(index.search("s", "granite", early)) == len(index.search("s", "copper", early))
     assert [1, 2, 3] == shelf.reads
@@ -320,7 +320,7 @@ def test_an_older_listing_wipes_nothing(tmp_path: Path) -> None:
 
 def test_a_forgotten_step_is_not_answered() -> None:
     """Begun anew with the very same first fold, a session knows nothing of the later ones; nor with a gap in it."""
-    index = Index()
+    index = SearchIndex()
     Shelf([user("granite")], [user("lantern")], [user("copper")]).search(index, "copper")
     anew = Shelf([user("granite")])
     assert ([], 1) == (anew.search(index, "lantern"), len(anew.search(index, "granite")))
@@ -333,7 +333,7 @@ def test_a_forgotten_step_is_not_answered() -> None:
 
 def test_without_steps_there_is_no_index(tmp_path: Path) -> None:
     """A session that never folded leaves no file, and of one that somebody else forgot the file goes."""
-    index, shelf = Index(tmp_path / "ix"), said("granite")
+    index, shelf = SearchIndex(tmp_path / "ix"), said("granite")
     assert [] == Shelf().search(index, "granite")
     assert [] == list(tmp_path.iterdir())
     assert 1 == len(shelf.search(index, "granite"))
@@ -343,11 +343,11 @@ def test_without_steps_there_is_no_index(tmp_path: Path) -> None:
 
 def test_git_does_not_see_the_index(tmp_path: Path) -> None:
     """Wherever it lies, its folder says so itself; a file that is there already stays as it is."""
-    said("granite").search(Index(tmp_path / "ix"), "granite")
+    said("granite").search(SearchIndex(tmp_path / "ix"), "granite")
     assert "*\n" == (tmp_path / "ix" / ".gitignore").read_text()
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / ".gitignore").write_text("mine")
-    said("granite").search(Index(tmp_path / "own"), "granite")
+    said("granite").search(SearchIndex(tmp_path / "own"), "granite")
     assert "mine" == (tmp_path / "own" / ".gitignore").read_text()
 
 
@@ -396,18 +396,18 @@ def _with_other_types(path: Path) -> None:
 def test_a_damaged_index_is_made_anew(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """Whatever happens to the file, the next search answers from the archive, and the file is whole again."""
     shelf = said(*(f"granite {n} " + "lantern " * 50 for n in range(200)))
-    assert 5 == len(shelf.search(Index(tmp_path / "ix"), "granite lantern"))
+    assert 5 == len(shelf.search(SearchIndex(tmp_path / "ix"), "granite lantern"))
     damage(database(tmp_path / "ix"))
-    assert ["granite 77"] == [one.text[:10] for one in shelf.search(Index(tmp_path / "ix"), "granite 77", 1)]
+    assert ["granite 77"] == [one.text[:10] for one in shelf.search(SearchIndex(tmp_path / "ix"), "granite 77", 1)]
     shelf.reads.clear()
-    assert 5 == len(shelf.search(Index(tmp_path / "ix"), "granite lantern"))
+    assert 5 == len(shelf.search(SearchIndex(tmp_path / "ix"), "granite lantern"))
     assert [] == shelf.reads
 
 
 def test_without_a_place_to_write_it_works_in_memory(tmp_path: Path) -> None:
     """A folder that cannot be made costs memory, not the answer; memory holds a few sessions and then makes anew."""
     (tmp_path / "file").write_text("in the way")
-    index, shelf = Index(tmp_path / "file" / "ix"), said("granite")
+    index, shelf = SearchIndex(tmp_path / "file" / "ix"), said("granite")
     for n in [*range(20), 19, 0]:
         assert 1 == len(index.search(f"s{n}", "granite", shelf.steps))
     assert 21 == len(shelf.reads)
@@ -417,13 +417,13 @@ def test_without_a_place_to_write_it_works_in_memory(tmp_path: Path) -> None:
 @pytest.mark.spec("T05")
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
     """Folders 0700, files 0600, also those that SQLite puts beside its own."""
-    index, shelf = Index(tmp_path / "a" / "ix"), said("granite")
+    index, shelf = SearchIndex(tmp_path / "a" / "ix"), said("granite")
     modes: set[tuple[bool, int]] = set()
 
     def look() -> None:
         modes.update((path.is_dir(), path.stat().st_mode & 0o777) for path in tmp_path.rglob("*"))
 
-    def read(step: int) -> Folded:
+    def read(step: int) -> FoldedMessage:
         look()
         return shelf.read(step)
 
@@ -447,7 +447,7 @@ def test_a_planted_link_is_refused(tmp_path: Path, planted: str) -> None:
         target.mkdir()
     Path(planted).parent.mkdir(parents=True, exist_ok=True)
     Path(planted).symlink_to(target)
-    index, shelf = Index("a/ix"), said("granite")
+    index, shelf = SearchIndex("a/ix"), said("granite")
     with pytest.raises(ArchiveError, match=f"'{Path(planted).name}' is a symbolic link"):
         shelf.search(index, "granite")
     with pytest.raises(ArchiveError, match="symbolic link"):
@@ -461,14 +461,14 @@ def test_an_absolute_folder_may_lie_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     shelf = said("granite")
-    assert 1 == len(shelf.search(Index(tmp_path / "link" / "ix"), "granite"))
+    assert 1 == len(shelf.search(SearchIndex(tmp_path / "link" / "ix"), "granite"))
     with pytest.raises(ArchiveError, match="'link' is a symbolic link"):
-        shelf.search(Index(tmp_path / "link" / "ix", within=tmp_path), "granite")
+        shelf.search(SearchIndex(tmp_path / "link" / "ix", within=tmp_path), "granite")
 
 
 def test_what_a_deleted_database_left_goes(tmp_path: Path) -> None:
     """A file beside a database that is gone does not keep a new one from being made, and none of it gets in."""
-    index, shelf = Index(tmp_path), said("granite")
+    index, shelf = SearchIndex(tmp_path), said("granite")
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "old.sqlite3-wal").write_bytes(b"of the past")
     assert 1 == len(shelf.search(index, "granite"))
@@ -484,7 +484,7 @@ def test_one_database_however_many_begin(tmp_path: Path) -> None:
 
     def ask() -> None:
         start.wait(60)
-        Index(tmp_path).search("s", "granite", steps)
+        SearchIndex(tmp_path).search("s", "granite", steps)
         used.append(database(tmp_path))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
@@ -498,13 +498,13 @@ def test_one_database_however_many_begin(tmp_path: Path) -> None:
 
 def test_forget_deletes_the_files(tmp_path: Path) -> None:
     """Of this session and of no other; twice is fine."""
-    index, shelf = Index(tmp_path), said("granite")
+    index, shelf = SearchIndex(tmp_path), said("granite")
     for place in ("s", "t"):
         index.search(place, "granite", shelf.steps)
     index.forget("s")
     index.forget("s")
     assert [".gitignore", "t"] == sorted(path.name for path in tmp_path.iterdir())
-    memory = Index()
+    memory = SearchIndex()
     assert 1 == len(shelf.search(memory, "granite"))
     memory.forget("s")
     assert [] == memory.search("s", "granite", Shelf().steps)
@@ -513,9 +513,9 @@ def test_forget_deletes_the_files(tmp_path: Path) -> None:
 
 def test_a_step_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
     """What the archive raises reaches the caller, the steps before it stay indexed, and nothing is half done."""
-    index, shelf = Index(tmp_path), Shelf([user("granite")], [user("lantern")])
+    index, shelf = SearchIndex(tmp_path), Shelf([user("granite")], [user("lantern")])
 
-    def broken(step: int) -> Folded:
+    def broken(step: int) -> FoldedMessage:
         if step == 2:
             raise ArchiveError("no answer from the store")
         return shelf.read(step)
@@ -529,7 +529,7 @@ def test_a_step_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_many_threads(tmp_path: Path, on_disk: bool) -> None:
     """Threads that ask for the same new steps at the same time each get the answer, and nothing is there twice."""
-    index = Index(tmp_path / "ix" if on_disk else None)
+    index = SearchIndex(tmp_path / "ix" if on_disk else None)
     shelf = Shelf(*([user(f"granite {step} {n}") for n in range(20)] for step in range(10)))
     steps = replace(shelf.steps, read=shelf.folded.__getitem__)
     found: list[int] = []
@@ -581,7 +581,7 @@ db.close()
 
 def test_asking_drops_no_lock_of_this_process(tmp_path: Path) -> None:
     """While one thread has the database open and others ask, another process does not take itself for the last user."""
-    index, shelf = Index(tmp_path / "ix"), said("granite")
+    index, shelf = SearchIndex(tmp_path / "ix"), said("granite")
     shelf.search(index, "granite")
     path = database(tmp_path / "ix")
     with closing(sqlite3.connect(path)) as db:
@@ -616,7 +616,7 @@ print(wrong)
 def test_threads_of_several_processes_share_an_index(tmp_path: Path) -> None:
     """All of them index and search the same session as it grows: each finds everything, the database stays whole."""
     shelf = said("granite")
-    shelf.search(Index(tmp_path / "ix"), "granite")
+    shelf.search(SearchIndex(tmp_path / "ix"), "granite")
     path = database(tmp_path / "ix")
     run = [sys.executable, "-c", _CROWD, str(tmp_path / "ix")]
     processes = [subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
@@ -631,7 +631,7 @@ def test_threads_of_several_processes_share_an_index(tmp_path: Path) -> None:
 
 def test_a_database_that_is_deleted_harms_nobody_who_has_it_open(tmp_path: Path) -> None:
     """Its name is not used again, so nothing of it gets into the new one, and its last user clears nothing away."""
-    index, shelf = Index(tmp_path / "ix"), said("granite")
+    index, shelf = SearchIndex(tmp_path / "ix"), said("granite")
     shelf.search(index, "granite")
     old = database(tmp_path / "ix")
     with closing(sqlite3.connect(old)) as late:
@@ -650,7 +650,7 @@ def test_a_database_that_is_deleted_harms_nobody_who_has_it_open(tmp_path: Path)
 
 def test_searches_while_others_forget(tmp_path: Path) -> None:
     """A database may vanish at any moment: every search still answers, and nothing is raised."""
-    index, shelf = Index(tmp_path / "ix"), Shelf(*([user(f"granite {n}")] for n in range(5)))
+    index, shelf = SearchIndex(tmp_path / "ix"), Shelf(*([user(f"granite {n}")] for n in range(5)))
     steps = replace(shelf.steps, read=shelf.folded.__getitem__)
     found: list[int] = []
     done = threading.Event()
@@ -931,7 +931,7 @@ def test_a_long_original_is_read_in_pieces(manager: CompactManager) -> None:
 def test_an_answer_is_never_longer_than_allowed(texts: list[str], by_cite: bool) -> None:
     """Whatever the originals are, and however many: within max_chars, and what was left out is named."""
     shelf = said(*(f"a{n} {text}" for n, text in enumerate(texts)))
-    index = Index()
+    index = SearchIndex()
 
     class Desk:
         def recall(self, session_id: str, query: str | None = None, *, cite: str | None = None, limit: int = 5) -> Any:

@@ -8,26 +8,29 @@ import pytest
 from hostile import no_hang
 
 from compact import CompactConfig, CompactManager
-from compact._conversation.message import Answer, Call, Message
+from compact._conversation.message import Message, ToolCall, ToolResult
 from compact._summary.rejection import KINDS
-from compact._summary.request import Ask, judge
+from compact._summary.request import Ask, accept_answer
 from compact.errors import BadSummary, ContentFilter, SummaryError
 from compact.testing import Recorder, ScriptedModel, chat
 
 SOURCE = (
     Message("user", "Deploy payments-svc 4.2.1 to prod-eu-1. Never touch branch release/3.x. Goal g-77.", None),
     Message(
-        "assistant", "Reading the configuration first.", None, calls=(Call("c1", "read", '{"path": "deploy.yaml"}'),)
+        "assistant",
+        "Reading the configuration first.",
+        None,
+        calls=(ToolCall("c1", "read", '{"path": "deploy.yaml"}'),),
     ),
-    Message("tool", "", None, answers=(Answer("c1", "replicas: 3\nimage: payments-svc:4.2.0\nregion: eu-1"),)),
+    Message("tool", "", None, answers=(ToolResult("c1", "replicas: 3\nimage: payments-svc:4.2.0\nregion: eu-1"),)),
     Message("assistant", "I set the image to 4.2.1 because 4.2.0 leaks connections to db-7.", None),
     Message(
         "user", "Good. The API returned 503 Service Unavailable once; keep an eye on it. Session s-12 watches.", None
     ),
     Message(
-        "assistant", "", None, calls=(Call("c2", "shell", '{"cmd": "kubectl rollout status deploy/payments-svc"}'),)
+        "assistant", "", None, calls=(ToolCall("c2", "shell", '{"cmd": "kubectl rollout status deploy/payments-svc"}'),)
     ),
-    Message("tool", "", None, answers=(Answer("c2", "error: deployment exceeded its progress deadline (E-4410)"),)),
+    Message("tool", "", None, answers=(ToolResult("c2", "error: deployment exceeded its progress deadline (E-4410)"),)),
     Message("assistant", "The rollout stopped at E-4410; the readiness probe on port 8080 fails.", None),
 )
 ASK = Ask(SOURCE, tuple(range(10, 10 + len(SOURCE))), None, "task_state", 4000)
@@ -36,7 +39,7 @@ ASK = Ask(SOURCE, tuple(range(10, 10 + len(SOURCE))), None, "task_state", 4000)
 def verdict(answer: str, ask: Ask = ASK) -> str | None:
     """How an answer is refused: the kind of rubbish, or None when it is taken."""
     try:
-        judge(answer, ask, tag=ask.tag, replaced_tokens=1_000_000, min_saving=0)
+        accept_answer(answer, ask, tag=ask.tag, replaced_tokens=1_000_000, min_saving=0)
     except SummaryError as error:
         refused = error
     else:

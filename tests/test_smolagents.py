@@ -14,12 +14,12 @@ import pytest
 from playback import RULE, TOOLS, Play, Step, judge, managed, story
 
 from compact import InsufficientBudget
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.tokens import counter_for, message_tokens
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-CHAT, TALLY = DIALECTS["openai-chat"], counter_for("tiktoken", "gpt-4o")
+CHAT, TALLY = FORMATS["openai-chat"], counter_for("tiktoken", "gpt-4o")
 WINDOW = 9_000
 """The story's window, and what the agents' own instructions need."""
 

@@ -20,7 +20,7 @@ from test_extract import CHAT, CODING, STRATEGIES, ask, calls, user
 from test_extract import answers as answered
 
 from compact import CompactConfig, CompactManager, compact_messages
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.message import Message
 from compact._facts.facts import facts_of
 from compact._facts.report import kept
@@ -115,7 +115,7 @@ def test_what_mattered_at_the_first_fold_is_there_after_five() -> None:
     """Of the facts that the first summary held, at least nine in ten are in the fifth."""
     shares = []
     for messages in sessions():
-        source = [DIALECTS["openai-chat"].read(m) for m in messages if m["role"] != "system"]
+        source = [FORMATS["openai-chat"].read(m) for m in messages if m["role"] != "system"]
         size = len(source) // FOLDS
         notes, first = None, None
         for number in range(FOLDS):

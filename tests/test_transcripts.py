@@ -21,7 +21,7 @@ from conftest import SHARED
 from providers import problems
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._conversation.formats import DIALECTS
+from compact._conversation.formats import FORMATS
 from compact._conversation.tokens import REPLY_PRIMER, counter_for, message_tokens
 from compact.testing import Recorder
 
@@ -62,7 +62,7 @@ def floor_of(messages: list[dict[str, Any]], layout: str) -> int:
 
     `in_place` keeps everything but runs of two or more that it has not folded before its retention window.
     """
-    tally, read = counter_for("tiktoken", "gpt-4o"), DIALECTS["openai-chat"].read
+    tally, read = counter_for("tiktoken", "gpt-4o"), FORMATS["openai-chat"].read
     if layout == "in_place":
         start = max(0, len(messages) - 6)
         while start and messages[start]["role"] == "tool":
@@ -92,7 +92,7 @@ def _foldable(message: dict[str, Any]) -> bool:
 def test_a_real_conversation_survives(name: str, window: int, layout: str) -> None:
     """No list is invalid, none is over budget, and the only error is one whose sum is true."""
     config = CompactConfig(max_context_tokens=window, policy={"layout": layout}, storage={"adapter": "none"})
-    tally, read = counter_for("tiktoken", "gpt-4o"), DIALECTS["openai-chat"].read
+    tally, read = counter_for("tiktoken", "gpt-4o"), FORMATS["openai-chat"].read
     # `rolling` folds at nearly every call, so a hundred of them in one transcript tell as much; but for `make torture`.
     brief = EACH is not None and layout == "rolling"
     for session, transcript in load(name)[: 1 if brief else None]:

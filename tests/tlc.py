@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from compact._spec.conversation import Item, Shape
-from compact._spec.session import Archived, Rules, State, Tries
+from compact._spec.session import Archived, ModelState, Rules, Tries
 
 SPEC = Path(__file__).parent.parent / "spec"
 JAVA = shutil.which("java")
@@ -208,9 +208,9 @@ _NODE = re.compile(r'(-?\d+) \[label="(.*?)"(?:,style = filled)?\];?$')
 _EDGE = re.compile(r'(-?\d+) -> (-?\d+) \[label="(\w+)"')
 
 
-def graph(dump: Path) -> tuple[dict[int, State], Iterator[tuple[int, str, int]]]:
+def graph(dump: Path) -> tuple[dict[int, ModelState], Iterator[tuple[int, str, int]]]:
     """The states of a dumped graph by TLC's numbers, and its steps."""
-    states: dict[int, State] = {}
+    states: dict[int, ModelState] = {}
     with dump.open() as lines:
         for line in lines:
             if "->" not in line[:50] and (node := _NODE.match(line)):
@@ -225,12 +225,12 @@ def graph(dump: Path) -> tuple[dict[int, State], Iterator[tuple[int, str, int]]]
     return states, edges()
 
 
-def _state(label: str) -> State:
+def _state(label: str) -> ModelState:
     values = {}
     for part in label.removeprefix(r"/\\ ").split(r"\n/\\ "):
         name, _, text = part.partition(" = ")
         values[name] = _value(text)
-    return State(**values)
+    return ModelState(**values)
 
 
 @lru_cache(maxsize=200_000)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._compaction.plan import Clip, Fold, Plan
-from ._conversation.formats import DIALECTS, detect
+from ._conversation.formats import FORMATS, detect
 from ._conversation.message import Message
 from ._events.event import Event
 from ._summary.request import Ask
@@ -114,7 +114,7 @@ _BUILDERS: dict[str, Callable[[str, str, list[str]], list[dict[str, Any]]]] = {
 
 def shape(plan: Plan, messages: Sequence[Any]) -> str:
     """A plan as text: one letter per message, `[…]` around what folds, `(…)` around what is clipped."""
-    dialect = detect(messages) or DIALECTS["openai-chat"]
+    dialect = detect(messages) or FORMATS["openai-chat"]
     letters = [_letter(dialect.read(raw)) for raw in messages]
     parts: list[str] = []
     for slot in plan.slots:

@@ -25,7 +25,7 @@ from .._conversation.message import as_mapping
 from .._events.event import Event
 from .._pipeline.job import Outcome
 from .._redaction import Redactor
-from .._session.entries import KEPT_RECORDS, Memory, Reader, Record
+from .._session.entries import KEPT_RECORDS, FoldReplay, Memory, Reader
 from .._session.session import FoldRecord, Session
 from ..errors import ArchiveError, InvalidMessage
 from ..sinks import event_json, plain, redacting
@@ -43,7 +43,7 @@ from ..stores import (
 )
 from .fold_record import (
     FORMAT,
-    Line,
+    ActiveFolds,
     Links,
     digest,
     fold_of,
@@ -129,7 +129,7 @@ class Archive:
         ledger.seen = step, *ledger.seen[1:]
         return Stored(step, key, len(data), ledger.transcript[1])
 
-    def save_summary(self, session: Session, outcome: Outcome, fold: FoldRecord, record: Record) -> Stored:
+    def save_summary(self, session: Session, outcome: Outcome, fold: FoldRecord, record: FoldReplay) -> Stored:
         """Keep what a fold did, and enough to replay, undo and show it."""
         place, ledger = self.place(session.id), session.ledger
         assert ledger.transcript is not None
@@ -139,7 +139,7 @@ class Archive:
         ledger.seen = max(ledger.seen[0], fold.step), fold.step, ledger.seen[2]
         return stored
 
-    def save_undo(self, session: Session, action: str, step: int, line: Line) -> Stored:
+    def save_undo(self, session: Session, action: str, step: int, line: ActiveFolds) -> Stored:
         """Keep that a fold was undone or redone."""
         place = self.place(session.id)
         number = max(self.contents(place).undos, default=0) + 1
@@ -220,17 +220,17 @@ class Archive:
         key = summary_key(place, step)
         return parse(self.get(key), key)
 
-    def line(self, place: str, contents: Contents | None = None) -> Line:
+    def line(self, place: str, contents: Contents | None = None) -> ActiveFolds:
         """Where a session stands among its folds."""
         contents = contents or self.contents(place)
         newest = max(contents.summaries, default=0)
         if not contents.undos:
-            return Line(newest, newest=newest)
+            return ActiveFolds(newest, newest=newest)
         key = undo_key(place, contents.undos[-1])
         value = parse(self.get(key), key)
         if value["newest"] == newest:
-            return Line(value["in_force"], tuple(value["undone"]), tuple(value["redo"]), newest)
-        return Line(newest, tuple(value["undone"]), newest=newest)
+            return ActiveFolds(value["in_force"], tuple(value["undone"]), tuple(value["redo"]), newest)
+        return ActiveFolds(newest, tuple(value["undone"]), newest=newest)
 
     def load(self, session: Session, reader: Reader) -> list[str]:
         """Bring back what a session knew: its step, its summaries, and the folds that can be replayed.
@@ -245,7 +245,7 @@ class Archive:
             line = self.line(place, contents)
         except (ArchiveError, KeyError, TypeError) as error:
             complaints.append(str(error))
-            line = Line(max(contents.summaries, default=0))
+            line = ActiveFolds(max(contents.summaries, default=0))
         undone = set(line.undone)
         standing = [step for step in contents.summaries if step not in undone]
         # A fold that was undone is not replayed, but its summary is still known as ours wherever a host kept it.

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Literal
 
-from .._conversation.formats import DIALECTS, detect
+from .._conversation.formats import FORMATS, detect
 from .._conversation.message import readable
 from ..errors import InvalidMessage
 
@@ -84,7 +84,7 @@ class Diff:
 
 def diff_of(record: Mapping[str, Any], transcript: Sequence[Any]) -> Diff:
     """The diff of one fold, from its record and the transcript before it."""
-    dialect = detect(transcript) or DIALECTS["openai-chat"]
+    dialect = detect(transcript) or FORMATS["openai-chat"]
     positions = record["positions"]
     waiting = [line for line in record["gone"] if line < len(transcript)]
 

@@ -19,13 +19,13 @@ from .._compaction.laws import LAWS
 from .._conversation.message import as_mapping
 from .._facts.report import Report
 from .._pipeline.job import Outcome
-from .._session.entries import Entry, KnownList, Memory, Reader, Record, chain_of
+from .._session.entries import Entry, FoldReplay, KnownList, Memory, Reader, chain_of
 from .._session.session import FoldRecord, Session
 from ..errors import ArchiveError
 
 __all__ = [
     "FORMAT",
-    "Line",
+    "ActiveFolds",
     "Links",
     "digest",
     "fold_of",
@@ -70,7 +70,7 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ActiveFolds:
     """Where a session stands among its folds: the one in force, 0 for none, and the newest there is."""
 
     in_force: int = 0
@@ -80,18 +80,18 @@ class Line:
     """Those of them that can be redone, the next one last; a new fold leaves none."""
     newest: int = 0
 
-    def without(self, step: int, base: int) -> Line:
+    def without(self, step: int, base: int) -> ActiveFolds:
         """The line after the fold in force was undone, which stood on another one."""
-        return Line(base, (*self.undone, step), (*self.redo, step), self.newest)
+        return ActiveFolds(base, (*self.undone, step), (*self.redo, step), self.newest)
 
-    def again(self) -> Line:
+    def again(self) -> ActiveFolds:
         """The line after the newest undone fold was redone."""
         step = self.redo[-1]
-        return Line(step, tuple(s for s in self.undone if s != step), self.redo[:-1], self.newest)
+        return ActiveFolds(step, tuple(s for s in self.undone if s != step), self.redo[:-1], self.newest)
 
 
 def fold_value(
-    session: Session, outcome: Outcome, fold: FoldRecord, record: Record, *, base: int, time: float, links: Links
+    session: Session, outcome: Outcome, fold: FoldRecord, record: FoldReplay, *, base: int, time: float, links: Links
 ) -> dict[str, Any]:
     """What a fold did, and enough to replay, undo and show it."""
     assert outcome.plan is not None
@@ -162,7 +162,7 @@ def made_value(entry: Entry) -> dict[str, Any]:
     }
 
 
-def replay_value(record: Record, made: Sequence[Entry]) -> dict[str, Any]:
+def replay_value(record: FoldReplay, made: Sequence[Entry]) -> dict[str, Any]:
     """What replays a fold; `made` are the messages it made, which its slots name by number."""
     return {
         "size": record.size,
@@ -174,7 +174,14 @@ def replay_value(record: Record, made: Sequence[Entry]) -> dict[str, Any]:
 
 
 def undo_value(
-    session_id: str, number: int, action: str, step: int, line: Line, *, time: float, previous: tuple[str, str] | None
+    session_id: str,
+    number: int,
+    action: str,
+    step: int,
+    line: ActiveFolds,
+    *,
+    time: float,
+    previous: tuple[str, str] | None,
 ) -> dict[str, Any]:
     """That a fold was undone or redone, and where the session stands after it."""
     return {
@@ -235,7 +242,7 @@ def fold_of(value: Mapping[str, Any]) -> FoldRecord:
     )
 
 
-def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> Record:
+def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> FoldReplay:
     """The fold as it is found again by content; its summaries are known as the session's own from now on."""
     replay = value["replay"]
     session.memory.recognise({signature: (role, position) for signature, role, position in replay["summaries"]})
@@ -247,7 +254,7 @@ def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> Rec
             # As it was written, and as it reads now: redaction may have changed it in between.
             session.memory.recognise({one["signature"]: (message.role, one["position"])})
             session.memory.sign(message, one["position"])
-    return Record(
+    return FoldReplay(
         step=value["step"],
         version=value["version"],
         size=replay["size"],

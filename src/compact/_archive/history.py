@@ -1,6 +1,7 @@
 """The past of a session, from the archive alone: what was there, what became of it, and where it can be found.
 
-Owns: `Past`: restoring, undoing, finding again, forgetting. Must never: hold a session, or need a process that folded.
+Owns: `ArchiveHistory`: restoring, undoing, finding again, forgetting. Must never: hold a session, or need a process
+that folded.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from .audit import Audit, audit
 from .diff import Diff, diff_of
 from .fold_record import left_list, parse
 from .jsonl import read_lines
-from .search_index import Index, Recalled
-from .search_tables import DAMAGED, Folded, Steps
+from .search_index import Recalled, SearchIndex
+from .search_tables import DAMAGED, FoldedMessage, Steps
 from .viewer_database import forget_seen
 
-__all__ = ["Forgotten", "Past"]
+__all__ = ["ArchiveHistory", "Forgotten"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,14 @@ class Forgotten:
         return f"{whose}: {len(self.keys):,} objects deleted: {', '.join(key.rpartition('/')[2] for key in self.keys)}"
 
 
-class Past:
+class ArchiveHistory:
     """What an archive knows. `complain` is told what could be read only in part.
 
     `folder` is where the archive lies, or what goes with it: what the viewer has seen is forgotten there too.
     """
 
     def __init__(
-        self, archive: Archive, index: Index, complain: Callable[[str], None], folder: Path | None = None
+        self, archive: Archive, index: SearchIndex, complain: Callable[[str], None], folder: Path | None = None
     ) -> None:
         self._archive = archive
         self._index = index
@@ -217,7 +218,7 @@ class Past:
         except (ArchiveError, KeyError, TypeError):
             return DAMAGED
 
-    def _folded(self, place: str, step: int) -> Folded:
+    def _folded(self, place: str, step: int) -> FoldedMessage:
         """What a fold took out of the context, without the summaries it took along; nothing where it is damaged.
 
         A store without an answer is no damage: then the step must be tried again.
@@ -243,7 +244,7 @@ class Past:
             )
         except (ArchiveError, KeyError, TypeError, IndexError) as error:
             self._complain(f"step {step} cannot be searched: {type(error).__name__}: {error}")
-        return Folded(step, sha256, originals)
+        return FoldedMessage(step, sha256, originals)
 
     def _check_begins(self, messages: Sequence[Any], expected: Sequence[Any], what: str, verb: str) -> None:
         """A host's list must begin with one that the archive knows, or nothing can be exchanged in it."""

@@ -1,6 +1,7 @@
 """Finding what was folded: a full-text index over the archive, one small database per session.
 
-Owns: `Recalled` (one original, found again), and `Index`: where the databases lie, who may read them, what happens when
+Owns: `Recalled` (one original, found again), and `SearchIndex`: where the databases lie, who may read them, what
+happens when
 one cannot be used. What is in one, `_archive.search_tables` knows; what answers a query best,
 `_archive.search_ranking` decides.
 Must never: be the only place where something is kept, take part in a fold, or follow a symbolic link.
@@ -32,7 +33,7 @@ from ..errors import ArchiveError
 from .search_ranking import SELECT, Row, bindable, search, snippet
 from .search_tables import LARGEST, Steps, prepared, sync, transaction
 
-__all__ = ["Index", "Recalled"]
+__all__ = ["Recalled", "SearchIndex"]
 
 _DAMAGE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SUFFIX = ".sqlite3"
@@ -63,7 +64,7 @@ class Recalled:
     message: dict[str, Any] = field(repr=False)
 
 
-class Index:
+class SearchIndex:
     """The indexes of all sessions, in `folder` (made at the first search) or in memory. Safe to share by threads.
 
     The folder must be a real one, and so must every step to it from `within`, which is the working directory of now for

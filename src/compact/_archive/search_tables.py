@@ -1,6 +1,6 @@
 """One index: its tables, and how they are brought up to date with the archive.
 
-Owns: `Steps` and `Folded` (what the archive tells of a session's folds), the schema, and `sync`.
+Owns: `Steps` and `FoldedMessage` (what the archive tells of a session's folds), the schema, and `sync`.
 Must never: know where a database lies, or keep a lock while the archive is read.
 """
 
@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from .._conversation.formats import DIALECTS, detect
+from .._conversation.formats import FORMATS, detect
 from .._conversation.message import readable
 from ..errors import CompactError, InvalidMessage
 from .search_ranking import bindable, parts, spaced
 
-__all__ = ["DAMAGED", "LARGEST", "Folded", "Steps", "prepared", "sync", "transaction"]
+__all__ = ["DAMAGED", "LARGEST", "FoldedMessage", "Steps", "prepared", "sync", "transaction"]
 
 _VERSION = 1
 _SCHEMA = (
@@ -37,7 +37,7 @@ DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedMessage:
     """What one step folded or shortened: session positions and host messages as archived, summaries of ours left out.
 
     `sha256` is that of the step's transcript: the index belongs to it and to no other.
@@ -55,7 +55,7 @@ class Steps:
     listed: Sequence[int]
     sha256: Callable[[int], str | None]
     """The hash of a step's transcript as the archive has it now, listed or not; None when there is no such step."""
-    read: Callable[[int], Folded]
+    read: Callable[[int], FoldedMessage]
 
 
 def prepared(db: sqlite3.Connection) -> sqlite3.Connection:
@@ -136,8 +136,8 @@ _New = tuple[int, str, str, str]
 """Position, role, text, and the host message as JSON."""
 
 
-def _rows(folded: Folded) -> Iterator[_New]:
-    dialect = detect([message for _, message in folded.messages]) or DIALECTS["openai-chat"]
+def _rows(folded: FoldedMessage) -> Iterator[_New]:
+    dialect = detect([message for _, message in folded.messages]) or FORMATS["openai-chat"]
     for position, raw in folded.messages:
         position = max(-1, min(position, LARGEST))
         try:

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .._conversation.formats import DIALECTS
-from .._session.entries import Reader, Record
+from .._conversation.formats import FORMATS
+from .._session.entries import FoldReplay, Reader
 from .._session.session import FoldRecord, Session
 from ..errors import ArchiveError, InvalidMessage
 from .fold_record import FORMAT, fold_of, made_by, made_value, parse, replay_of, replay_value
@@ -52,7 +52,7 @@ def travel_value(session: Session) -> dict[str, Any] | None:
     }
 
 
-def arrived(value: Mapping[str, Any], session: Session, reader: Reader) -> tuple[FoldRecord, Record, list[str]]:
+def arrived(value: Mapping[str, Any], session: Session, reader: Reader) -> tuple[FoldRecord, FoldReplay, list[str]]:
     """A fold of another process: its place in the history, what replays it, and calls it left without an answer.
 
     The reader takes over its dialect, when it knows none yet. `ArchiveError` when it is damaged or newer than this
@@ -62,7 +62,7 @@ def arrived(value: Mapping[str, Any], session: Session, reader: Reader) -> tuple
     try:
         value = parse(json.dumps(value).encode(), name)
         if not reader.settled and value["dialect"] is not None:
-            reader.dialect, reader.settled = DIALECTS[value["dialect"]], True
+            reader.dialect, reader.settled = FORMATS[value["dialect"]], True
         fold, record = fold_of(value), replay_of(value, Session(session.id), reader)
         gone_calls = [str(call) for call in value["gone_calls"]]
         whole = 0 < record.reach <= record.size and fold.step > 0 and fold.version >= 0
@@ -75,10 +75,10 @@ def arrived(value: Mapping[str, Any], session: Session, reader: Reader) -> tuple
     return fold, replay_of(value, session, reader), gone_calls
 
 
-def same_fold(one: Record, other: Record) -> bool:
+def same_fold(one: FoldReplay, other: FoldReplay) -> bool:
     """Whether two records are of one fold: of the same messages, in the same words."""
 
-    def said(record: Record) -> list[Any]:
+    def said(record: FoldReplay) -> list[Any]:
         return [slot if isinstance(slot, int) else slot.message.text for slot in record.slots]
 
     return (one.step, one.chain, said(one)) == (other.step, other.chain, said(other))

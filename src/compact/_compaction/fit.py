@@ -23,14 +23,14 @@ from ..config.sections import Policy
 from ..errors import InsufficientBudget
 from .plan import Clip, Fold, Layout, Plan
 
-__all__ = ["STUB_TOKENS", "Fitted", "Room", "estimate", "fit"]
+__all__ = ["STUB_TOKENS", "Fitted", "PlanLimits", "estimate", "fit"]
 
 STUB_TOKENS = 64
 """What the line that stands for a cut output may cost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PlanLimits:
     """The tokens there are. `fixed` is what every request carries besides messages (tools, the reply's primer)."""
 
     fixed: int
@@ -56,7 +56,7 @@ class Fitted:
 
     plan: Plan
     policy: Policy
-    room: Room
+    room: PlanLimits
     cost: int
 
     @property
@@ -65,7 +65,7 @@ class Fitted:
         return self.cost < self.room.trigger
 
 
-def fit(history: History, policy: Policy, layout: Layout, room: Room) -> Fitted:
+def fit(history: History, policy: Policy, layout: Layout, room: PlanLimits) -> Fitted:
     """The gentlest plan that gets below the trigger; else the hardest, if it is within the budget."""
     cleared = _clear(history, policy)
     if cleared:
@@ -91,7 +91,7 @@ def fit(history: History, policy: Policy, layout: Layout, room: Room) -> Fitted:
     raise _insufficient(history, policy, plan, room)
 
 
-def _costs(history: History, plan: Plan, room: Room) -> Iterator[tuple[Room, int]]:
+def _costs(history: History, plan: Plan, room: PlanLimits) -> Iterator[tuple[PlanLimits, int]]:
     """What a plan comes to. One that carries an earlier summary on has room to say something, or that one stands."""
     carried = [min(history.summaries.intersection(fold.indices), default=None) for fold in plan.folds]
     earlier = [i for i in carried if i is not None]
@@ -103,7 +103,7 @@ def _costs(history: History, plan: Plan, room: Room) -> Iterator[tuple[Room, int
     yield none, estimate(history, plan, none) + history.cost(earlier)
 
 
-def estimate(history: History, plan: Plan, room: Room) -> int:
+def estimate(history: History, plan: Plan, room: PlanLimits) -> int:
     """What the list would cost after this plan, each summary taken at its full allowance."""
     cost = room.fixed
     for slot in plan.slots:
@@ -137,7 +137,7 @@ def _pressures(policy: Policy) -> Iterator[Policy]:
     yield policy.model_copy(update={"keep_recent_turns": 0, "keep_tool_io_pairs": 0})
 
 
-def _enough(history: History, plan: Plan, room: Room) -> Plan:
+def _enough(history: History, plan: Plan, room: PlanLimits) -> Plan:
     """Of several folds only the earliest ones that reach the target."""
     if room.target == 0 or len(plan.folds) < 2:
         return plan
@@ -176,7 +176,7 @@ def _clipped_cost(history: History, index: int, tokens: int) -> int:
     return min(history.tokens[index], rest + (tokens + STUB_TOKENS) * answers)
 
 
-def _clip(history: History, plan: Plan, room: Room) -> Plan:
+def _clip(history: History, plan: Plan, room: PlanLimits) -> Plan:
     """Cut the largest kept outputs, all to one size, so that the list is below the trigger, or at least the budget."""
     candidates = [i for i in plan.kept if history[i].answers and i not in history.pinned and _gain(history, i) > 0]
     whole = estimate(history, plan, room)
@@ -193,7 +193,7 @@ def _clip(history: History, plan: Plan, room: Room) -> Plan:
     return clipped
 
 
-def _insufficient(history: History, policy: Policy, plan: Plan, room: Room) -> InsufficientBudget:
+def _insufficient(history: History, policy: Policy, plan: Plan, room: PlanLimits) -> InsufficientBudget:
     """Name what does not fit, by how much, and what would help."""
     pinned = history.cost(sorted(history.pinned))
     room = replace(room, allowance=max(room.allowance, room.least if history.summaries & plan.folded else 0))

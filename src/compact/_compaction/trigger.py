@@ -1,6 +1,6 @@
 """Whether a fold is due, and how far down it must get.
 
-Owns: `Lines` (the token lines of one call), `Counters`, `Decision` and `decide`.
+Owns: `Limits` (the token lines of one call), `Counters`, `Decision` and `decide`.
 Must never: look at messages; it sees only sums.
 
 Rules:
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .._conversation.tokens import Usage
-from ..config.limits import Lines
+from ..config.limits import Limits
 from ..config.sections import Policy
 
 __all__ = ["Counters", "Decision", "decide"]
@@ -40,7 +40,7 @@ class Decision(NamedTuple):
         return bool(self.reasons)
 
 
-def decide(usage: Usage, counters: Counters, policy: Policy, lines: Lines, *, forced: str | None = None) -> Decision:
+def decide(usage: Usage, counters: Counters, policy: Policy, lines: Limits, *, forced: str | None = None) -> Decision:
     """Judge one call. `forced` names a reason that needs no threshold (a manual fold, a provider's overflow)."""
     total = usage.total
     reasons = [forced] if forced else []

@@ -21,13 +21,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, overload
 
-__all__ = ["Answer", "Block", "Call", "History", "Message", "Role", "as_mapping", "fields_or_text", "readable"]
+__all__ = ["Block", "History", "Message", "Role", "ToolCall", "ToolResult", "as_mapping", "fields_or_text", "readable"]
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """One tool call: its id, the tool's name, and its arguments as text."""
 
     id: str
@@ -36,7 +36,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolResult:
     """One tool result: the id of the call it answers, and its text."""
 
     id: str
@@ -54,8 +54,8 @@ class Message(NamedTuple):
     text: str
     """What was said, as text; a folded image stands here as a marker such as `[image]`."""
     raw: Any
-    calls: tuple[Call, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    answers: tuple[ToolResult, ...] = ()
     name: str = ""
     pinned: bool = False
     fragment: bool = False

@@ -30,7 +30,7 @@ from .tables import encoder
 __all__ = [
     "REPLY_PRIMER",
     "Counter",
-    "Tally",
+    "TokenCounter",
     "Usage",
     "counter_for",
     "message_tokens",
@@ -52,7 +52,7 @@ CHARS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TokenCounter:
     """A counter with what is known of it. `exact` when it is the model's own table; else see `margin`."""
 
     count: Counter
@@ -94,18 +94,18 @@ class Usage(NamedTuple):
         }
 
 
-def counter_for(name: str, model: str) -> Tally:
+def counter_for(name: str, model: str) -> TokenCounter:
     """The tally that the counter `name` ("tiktoken" or "chars") gives for a model; loads the table it needs."""
     if name == "chars":
-        return Tally(lambda text: len(text) // CHARS_PER_TOKEN, "chars")
+        return TokenCounter(lambda text: len(text) // CHARS_PER_TOKEN, "chars")
     if name != "tiktoken":
         raise ConfigError(f"counter is {name!r}. Choose 'tiktoken', or 'chars' for characters divided by 4.")
     table, margin = table_for(model)
     chosen = encoder(table)
-    return Tally(_in_slices(chosen.count), table, margin, exact=margin == 0, encoder=chosen.name)
+    return TokenCounter(_in_slices(chosen.count), table, margin, exact=margin == 0, encoder=chosen.name)
 
 
-def message_tokens(message: Message, tally: Tally) -> int:
+def message_tokens(message: Message, tally: TokenCounter) -> int:
     """What one message costs on the wire."""
     count = tally.count
     role = tally.roles.get(message.role)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .message import as_mapping, fields_or_text
-from .tokens import Counter, Tally, table_for
+from .tokens import Counter, TokenCounter, table_for
 
 __all__ = ["tools_tokens"]
 
@@ -38,7 +38,7 @@ _FREE = frozenset(
 """Keywords that are counted by a rule of their own, or that a provider does not show to the model."""
 
 
-def tools_tokens(tools: Sequence[Any] | None, tally: Tally, model: str) -> int:
+def tools_tokens(tools: Sequence[Any] | None, tally: TokenCounter, model: str) -> int:
     """What a list of tools costs, in any provider's shape; a tool that has no schema costs its JSON."""
     opening = TOOL_OPENING_CL100K if table_for(model)[0] == "cl100k_base" else TOOL_OPENING
     functions = 0

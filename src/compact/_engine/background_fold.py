@@ -1,7 +1,8 @@
 """Folds made ahead of need, in the background, so that the call that crosses the trigger finds one ready.
 
-Owns: `Preparation` (one such fold, from its start until it is used or given up) and `Preparations` (starting them,
-waiting for them). Must never: hold a session's turn, change the session it prepares for beyond the step it took, or
+Owns: `BackgroundFold` (one such fold, from its start until it is used or given up) and `BackgroundFolds` (starting
+them, waiting for them). Must never: hold a session's turn, change the session it prepares for beyond the step it took,
+or
 write or say anything once it was given up.
 
     below the trigger, above `prepare_pct`   the list goes out as it came; a fold of it begins, on a shadow of the
@@ -29,29 +30,29 @@ from .._pipeline.effects import Effect, Emit, Refresh, SaveTranscript, Work
 from .._pipeline.fold import flow
 from .._pipeline.job import Outcome
 from .._pipeline.underway import Call, growth
-from .._session.entries import Record
+from .._session.entries import FoldReplay
 from .._session.session import Prepared
 from ..errors import ArchiveError, CompactError
 from ..summarizers import Summarizer
-from .live_sessions import Room
+from .live_sessions import LiveSession
 from .open_call import Desk
-from .recorder import Journal
+from .recorder import EventRecorder
 from .run import drive
 
 if TYPE_CHECKING:
     from asyncio import Task
 
-__all__ = ["Preparation", "Preparations"]
+__all__ = ["BackgroundFold", "BackgroundFolds"]
 
 
 class _GivenUpError(Exception):
     """Nobody wants this fold any more."""
 
 
-class Preparation:
+class BackgroundFold:
     """One fold made ahead of need. `made` is what came of it, None before the end and after a failure."""
 
-    def __init__(self, room: Room, call: Call, desk: Desk, journal: Journal) -> None:
+    def __init__(self, room: LiveSession, call: Call, desk: Desk, journal: EventRecorder) -> None:
         from concurrent.futures import Future  # here, because only folds made ahead need it
 
         self.made: Prepared | None = None
@@ -175,10 +176,10 @@ class Preparation:
             pass
 
 
-class Preparations:
+class BackgroundFolds:
     """Makes folds ahead of need for a manager. All methods are called with the session's turn taken."""
 
-    def __init__(self, desk: Desk, journal: Journal, summarizer: Summarizer | None) -> None:
+    def __init__(self, desk: Desk, journal: EventRecorder, summarizer: Summarizer | None) -> None:
         self._desk = desk
         self._journal = journal
         self._summarizer = summarizer
@@ -216,10 +217,10 @@ class Preparations:
             await preparation.await_end(_patience(call))
             _give(call, preparation, time.perf_counter() - started)
 
-    def _begun(self, call: Call) -> Preparation:
+    def _begun(self, call: Call) -> BackgroundFold:
         # Whatever comes of it, the next one must find something new.
         call.room.session.prepare_from = call.decision.usage.total + growth(call.lines)
-        preparation = Preparation(call.room, call.ahead(), self._desk, self._journal)
+        preparation = BackgroundFold(call.room, call.ahead(), self._desk, self._journal)
         call.room.preparation = preparation
         return preparation
 
@@ -233,7 +234,7 @@ def _loop_here() -> Any:
         return None
 
 
-def _wanted(call: Call) -> Preparation | None:
+def _wanted(call: Call) -> BackgroundFold | None:
     """The fold made ahead, when this call needs one: not when a person or a provider asked for another."""
     return call.room.preparation if call.decision and not call.job.forced else None
 
@@ -243,7 +244,7 @@ def _patience(call: Call) -> float:
     return call.job.summary.timeout * (1 + call.job.summary.max_retries)
 
 
-def _give(call: Call, preparation: Preparation, waited: float) -> None:
+def _give(call: Call, preparation: BackgroundFold, waited: float) -> None:
     """Let the call use the fold; one that it cannot use is given up."""
     made = preparation.made
     if made is not None and call.room.session.still(made.shadow) and _fits(call, made.record):
@@ -252,7 +253,7 @@ def _give(call: Call, preparation: Preparation, waited: float) -> None:
         call.room.give_up()
 
 
-def _fits(call: Call, record: Record) -> bool:
+def _fits(call: Call, record: FoldReplay) -> bool:
     """Whether a list begins with what a fold consumed, and what came since is not broken: a fold of now mends it."""
     size = call.track.begins_with(record)
     if size < record.size:

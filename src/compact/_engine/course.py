@@ -16,16 +16,16 @@ from .._pipeline.events import decision_data, estimate_data
 from .._pipeline.fold import flow
 from .._pipeline.job import UNCHANGED, Outcome
 from .._pipeline.underway import Call, growth
-from .._session.make_valid import mend
+from .._session.make_valid import make_valid
 from ..errors import ArchiveError
 from ..summarizers import Summarizer
-from .live_config import Parameters
+from .live_config import LiveConfig
 from .open_call import Desk
-from .recorder import Journal
+from .recorder import EventRecorder
 from .run import drive
 
 if TYPE_CHECKING:
-    from .background_fold import Preparations
+    from .background_fold import BackgroundFolds
 
 __all__ = ["Course"]
 
@@ -33,7 +33,9 @@ __all__ = ["Course"]
 class Course:
     """Runs calls that are open. One per manager; all methods are called with the session's turn taken."""
 
-    def __init__(self, desk: Desk, journal: Journal, parameters: Parameters, summarizer: Summarizer | None) -> None:
+    def __init__(
+        self, desk: Desk, journal: EventRecorder, parameters: LiveConfig, summarizer: Summarizer | None
+    ) -> None:
         self._desk = desk
         self._journal = journal
         self._parameters = parameters
@@ -108,11 +110,11 @@ class Course:
         return due
 
     @cached_property
-    def _preparations(self) -> Preparations:
+    def _preparations(self) -> BackgroundFolds:
         """Makes folds ahead of need; loaded when a policy first asks for that."""
-        from .background_fold import Preparations
+        from .background_fold import BackgroundFolds
 
-        return Preparations(self._desk, self._journal, self._summarizer)
+        return BackgroundFolds(self._desk, self._journal, self._summarizer)
 
     @staticmethod
     def _reopened(call: Call, outcome: Outcome, open_call: Callable[[], Call]) -> Call:
@@ -161,7 +163,7 @@ class Course:
             return call.messages
         raws, entries = track.outgoing(call.messages)
         if track.unjudged:
-            mended = mend(call.job.reader, raws, entries)
+            mended = make_valid(call.job.reader, raws, entries)
             if mended.sentences:
                 self._journal.emit(call.room, warning("repaired_history", "low", "; ".join(mended.sentences)))
             raws, entries = mended.raws, mended.entries

@@ -1,6 +1,6 @@
 """One at a time, first come first served, for threads and for tasks alike.
 
-Owns: `Turnstile`. Must never: block an event loop, or lose its turn when a waiting task is cancelled.
+Owns: `FairLock`. Must never: block an event loop, or lose its turn when a waiting task is cancelled.
 
 A `threading.Lock` would stop the event loop it is waited for on, and an `asyncio.Lock` knows nothing of threads; a
 session may be called from both.
@@ -16,10 +16,10 @@ from contextlib import asynccontextmanager
 
 from ..errors import ConfigError
 
-__all__ = ["Turnstile"]
+__all__ = ["FairLock"]
 
 
-class Turnstile:
+class FairLock:
     """A fair lock. Waiters get their turn in the order they came, whatever kind they are."""
 
     __slots__ = ("_busy", "_guard", "_waiting")

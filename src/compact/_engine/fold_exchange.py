@@ -19,10 +19,10 @@ from .._pipeline.fold import plan_for
 from .._pipeline.job import Job
 from .._redaction import Redactor
 from ..sinks import plain
-from .live_config import Parameters
-from .live_sessions import Rooms
+from .live_config import LiveConfig
+from .live_sessions import LiveSessions
 from .open_call import Desk
-from .recorder import Journal
+from .recorder import EventRecorder
 
 __all__ = ["BackDoor"]
 
@@ -30,11 +30,11 @@ __all__ = ["BackDoor"]
 class BackDoor:
     """What a manager does for the rest of the library."""
 
-    _rooms: Rooms
-    _journal: Journal
+    _rooms: LiveSessions
+    _journal: EventRecorder
     _desk: Desk
     _redactor: Redactor
-    _parameters: Parameters
+    _parameters: LiveConfig
 
     def _fold_known(self, session_id: str) -> dict[str, Any] | None:
         """The newest fold in force of a session in memory as plain values, without secrets; None without one.

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from .._archive.archive import Archive, Stored
 from .._session.session import Session
 from ..errors import ArchiveError, ConfigError
-from .live_sessions import Room, Rooms
+from .live_sessions import LiveSession, LiveSessions
 from .open_call import Desk
-from .recorder import Journal
+from .recorder import EventRecorder
 
 if TYPE_CHECKING:
     from .._archive.audit import Audit
     from .._archive.diff import Diff
-    from .._archive.history import Forgotten, Past
+    from .._archive.history import ArchiveHistory, Forgotten
     from .._archive.search_index import Recalled
 
 __all__ = ["Keeper"]
@@ -32,8 +32,8 @@ __all__ = ["Keeper"]
 class Keeper:
     """What a manager can say and do about what has been folded."""
 
-    _rooms: Rooms
-    _journal: Journal
+    _rooms: LiveSessions
+    _journal: EventRecorder
     _desk: Desk
     _archive: Archive | None
     _index_folder: Path | None
@@ -104,7 +104,7 @@ class Keeper:
         past = self._looking_back("")
         return past.prune(time.time() - older_than.total_seconds(), self.forget, dry_run=dry_run)
 
-    def _looking_back(self, session_id: str) -> Past:
+    def _looking_back(self, session_id: str) -> ArchiveHistory:
         self._rooms.check_open()
         self._rooms.check_id(session_id)
         if self._archive is None:
@@ -112,15 +112,17 @@ class Keeper:
         return self._past
 
     @cached_property
-    def _past(self) -> Past:
+    def _past(self) -> ArchiveHistory:
         """What the archive knows; loaded when it is first asked, because most processes never look back."""
-        from .._archive.history import Past
-        from .._archive.search_index import Index
+        from .._archive.history import ArchiveHistory
+        from .._archive.search_index import SearchIndex
 
         assert self._archive is not None
         folder = self._index_folder
-        index = Index(folder, within=self._index_within)
-        return Past(self._archive, index, self._journal.complain, folder.parent if folder is not None else None)
+        index = SearchIndex(folder, within=self._index_within)
+        return ArchiveHistory(
+            self._archive, index, self._journal.complain, folder.parent if folder is not None else None
+        )
 
     def _step(self, session_id: str, messages: Sequence[Any] | None, way: Literal["undo", "redo"]) -> list[Any]:
         past = self._looking_back(session_id)
@@ -130,7 +132,7 @@ class Keeper:
             self._retold(room, stored)
         return result
 
-    def _retold(self, room: Room, stored: Stored) -> None:
+    def _retold(self, room: LiveSession, stored: Stored) -> None:
         """The session comes back from the archive at its next call; what the provider taught us of it stays."""
         room.session.step = max(room.session.step, stored.step)
         self._journal.archived(room, stored)

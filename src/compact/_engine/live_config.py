@@ -1,6 +1,6 @@
 """The configuration in force, and its changes at run time.
 
-Owns: `Parameters`: what may be changed, when a change takes effect, and which session has been told of it.
+Owns: `LiveConfig`: what may be changed, when a change takes effect, and which session has been told of it.
 Must never: change parameters while a fold is running.
 """
 
@@ -12,18 +12,18 @@ from typing import Any
 from .._pipeline.effects import Emit, warning
 from ..config import CompactConfig
 from ..errors import ConfigError
-from .live_sessions import Room, Rooms
-from .recorder import Journal
+from .live_sessions import LiveSession, LiveSessions
+from .recorder import EventRecorder
 
-__all__ = ["Parameters"]
+__all__ = ["LiveConfig"]
 
 _FIXED_AT_START = frozenset({"storage", "redaction", "tracing", "agents", "provider", "base_url"})
 
 
-class Parameters:
+class LiveConfig:
     """What holds for a manager's calls now. Safe to share between threads."""
 
-    def __init__(self, config: CompactConfig, rooms: Rooms, journal: Journal) -> None:
+    def __init__(self, config: CompactConfig, rooms: LiveSessions, journal: EventRecorder) -> None:
         self.config = config
         """The configuration in force."""
         self._rooms = rooms
@@ -50,11 +50,11 @@ class Parameters:
             if self._pending is not None and not self._rooms.folding():
                 self.config, self._pending = self._pending, None
 
-    def news_for(self, room: Room) -> bool:
+    def news_for(self, room: LiveSession) -> bool:
         """Whether parameters were changed that this session has not acknowledged yet."""
         return room.generation < len(self._changes)
 
-    def acknowledge(self, room: Room) -> None:
+    def acknowledge(self, room: LiveSession) -> None:
         """Tell a session what was changed since its last call, and once that redaction is off."""
         if not self._said_unredacted:
             self._said_unredacted = True

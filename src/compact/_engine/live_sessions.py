@@ -17,32 +17,32 @@ from typing import TYPE_CHECKING
 from .._events.event import Event
 from .._session.session import Session
 from ..errors import ConfigError, ManagerClosed
-from .fair_lock import Turnstile
+from .fair_lock import FairLock
 
 if TYPE_CHECKING:
-    from .background_fold import Preparation
+    from .background_fold import BackgroundFold
 
-__all__ = ["HOT_SESSIONS", "Room", "Rooms"]
+__all__ = ["HOT_SESSIONS", "LiveSession", "LiveSessions"]
 
 HOT_SESSIONS = 512
 """Sessions kept in memory."""
 
 
-class Room:
+class LiveSession:
     """A session in memory: its turnstile, its events not yet written, and the changes it has acknowledged."""
 
     __slots__ = ("events", "generation", "preparation", "said", "session", "turnstile", "users")
 
     def __init__(self, session_id: str) -> None:
         self.session = Session(session_id)
-        self.turnstile = Turnstile()
+        self.turnstile = FairLock()
         self.events: list[Event] = []
         self.generation = 0
         self.said = 0.0
         """When the newest event was."""
         self.users = 0
         """Who is inside or on the way in; a room in use does not give way."""
-        self.preparation: Preparation | None = None
+        self.preparation: BackgroundFold | None = None
         """The fold that is being made ahead of need, or was and waits to be used."""
 
     def give_up(self) -> None:
@@ -52,15 +52,15 @@ class Room:
             self.preparation = None
 
 
-class Turn:
+class SessionLock:
     """A session's room to be alone in, for `with`. A class, because a generator would cost more than the locks."""
 
     __slots__ = ("_keep", "_room", "_rooms", "_session_id")
 
-    def __init__(self, rooms: Rooms, session_id: str, keep: bool) -> None:
+    def __init__(self, rooms: LiveSessions, session_id: str, keep: bool) -> None:
         self._rooms, self._session_id, self._keep = rooms, session_id, keep
 
-    def __enter__(self) -> Room:
+    def __enter__(self) -> LiveSession:
         room = self._room = self._rooms._room(self._session_id, self._keep)
         try:
             room.turnstile.enter()
@@ -76,21 +76,21 @@ class Turn:
             self._rooms._leave(self._room)
 
 
-class Rooms:
+class LiveSessions:
     """All sessions of a manager; `see_off(room)` is called with each that gives way."""
 
-    def __init__(self, see_off: Callable[[Room], None]) -> None:
-        self._rooms: OrderedDict[str, Room] = OrderedDict()
+    def __init__(self, see_off: Callable[[LiveSession], None]) -> None:
+        self._rooms: OrderedDict[str, LiveSession] = OrderedDict()
         self._mutex = threading.Lock()
         self._see_off = see_off
         self._closed = False
 
-    def turn(self, session_id: str, *, keep: bool = True) -> Turn:
+    def turn(self, session_id: str, *, keep: bool = True) -> SessionLock:
         """The session's room, alone in it. Without `keep` a session that is not in memory is not taken in."""
-        return Turn(self, session_id, keep)
+        return SessionLock(self, session_id, keep)
 
     @asynccontextmanager
-    async def aturn(self, session_id: str) -> AsyncIterator[Room]:
+    async def aturn(self, session_id: str) -> AsyncIterator[LiveSession]:
         """`turn` for tasks."""
         room = self._room(session_id, keep=True)
         try:
@@ -104,13 +104,13 @@ class Rooms:
                 writing = (asyncio.to_thread(self._see_off, idle) for idle in leaving)
                 await asyncio.shield(asyncio.gather(*writing))
 
-    def look(self, session_id: str) -> Room:
+    def look(self, session_id: str) -> LiveSession:
         """The session's room from outside, without waiting and without taking it in."""
         room = self._room(session_id, keep=False)
         self._leave(room)
         return room
 
-    def _leave(self, room: Room) -> None:
+    def _leave(self, room: LiveSession) -> None:
         """Somebody goes out; whoever gives way now is seen off."""
         for idle in self._left(room):
             self._see_off(idle)
@@ -132,7 +132,7 @@ class Rooms:
         if self._closed:
             raise ManagerClosed("this manager is closed; make a new one")
 
-    def close(self) -> list[Room]:
+    def close(self) -> list[LiveSession]:
         """Let nobody in any more; returns who was there."""
         with self._mutex:
             self._closed = True
@@ -140,7 +140,7 @@ class Rooms:
             self._rooms.clear()
         return rooms
 
-    def _room(self, session_id: str, keep: bool) -> Room:
+    def _room(self, session_id: str, keep: bool) -> LiveSession:
         if type(session_id) is not str:
             self.check_id(session_id)
         with self._mutex:
@@ -148,7 +148,7 @@ class Rooms:
                 self.check_open()
             room = self._rooms.get(session_id)
             if room is None:
-                room = Room(session_id)
+                room = LiveSession(session_id)
                 if keep:
                     self._rooms[session_id] = room
             else:
@@ -156,7 +156,7 @@ class Rooms:
             room.users += 1
             return room
 
-    def _left(self, room: Room) -> list[Room]:
+    def _left(self, room: LiveSession) -> list[LiveSession]:
         """Somebody went out; returns who gives way now."""
         with self._mutex:
             room.users -= 1

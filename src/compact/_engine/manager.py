@@ -23,7 +23,7 @@ from typing import Any, Literal
 from .._archive.archive import Archive
 from .._compaction.plan import Plan
 from .._compaction.trigger import Counters, Decision
-from .._conversation.formats import DIALECTS
+from .._conversation.formats import FORMATS
 from .._conversation.tokens import reported_input
 from .._events.event import Sink
 from .._facts.report import Report
@@ -32,7 +32,7 @@ from .._redaction import Redactor, held_secrets
 from .._session.session import FoldRecord, Session
 from ..config import CompactConfig
 from ..config.environment import SWITCHED_OFF, switched_off
-from ..config.limits import Lines
+from ..config.limits import Limits
 from ..errors import ConfigError
 from ..sinks.sink_list import SinkList, configured_sinks
 from ..stores import Store, open_store
@@ -40,10 +40,10 @@ from ..summarizers import Summarizer, summarizer_for
 from .course import Course
 from .fold_exchange import BackDoor
 from .keeper import Keeper
-from .live_config import Parameters
-from .live_sessions import Room, Rooms
+from .live_config import LiveConfig
+from .live_sessions import LiveSession, LiveSessions
 from .open_call import Desk, given
-from .recorder import Journal
+from .recorder import EventRecorder
 
 __all__ = ["CompactManager", "SessionView"]
 
@@ -80,8 +80,8 @@ class CompactManager(Keeper, BackDoor):
         protect: Callable[[Any], bool] | None = None,
         before_fold: Callable[[Plan], Plan | None] | None = None,
     ) -> None:
-        if dialect not in ("auto", *DIALECTS):
-            raise ConfigError(f"dialect {dialect!r} is unknown; use 'auto' or one of {', '.join(DIALECTS)}")
+        if dialect not in ("auto", *FORMATS):
+            raise ConfigError(f"dialect {dialect!r} is unknown; use 'auto' or one of {', '.join(FORMATS)}")
         config = config if config is not None else CompactConfig()
         self._summarizer = summarizer or summarizer_for(config.summary)
         """None when the built-in summarizer is to write."""
@@ -95,7 +95,7 @@ class CompactManager(Keeper, BackDoor):
             from ..sinks.redaction_guard import refuse_distant  # here, because nobody else needs to parse addresses
 
             refuse_distant(watching, config.tracing)
-        self._journal = Journal(archive, SinkList(watching, redactor))
+        self._journal = EventRecorder(archive, SinkList(watching, redactor))
         self._archive = archive
         # A store that was passed in may be anybody's: its index is kept in memory.
         given = Path(storage.path).expanduser()
@@ -110,8 +110,8 @@ class CompactManager(Keeper, BackDoor):
             offline=self._summarizer is None,
             conceal=redactor.redact if archive is not None or watching else str,
         )
-        self._rooms = Rooms(self._desk.see_off)
-        self._parameters = Parameters(config, self._rooms, self._journal)
+        self._rooms = LiveSessions(self._desk.see_off)
+        self._parameters = LiveConfig(config, self._rooms, self._journal)
         self._course = Course(self._desk, self._journal, self._parameters, self._summarizer)
         self._disabled = switched_off()
         if self._disabled:
@@ -217,7 +217,7 @@ class CompactManager(Keeper, BackDoor):
                 call = self._open(room, messages, tools, model)
                 total = call.decision.usage.total
                 goal = _limit(limit) if limit is not None and limit < total else max(1, total * 3 // 4)
-                return call.forced("overflow", lines=Lines(goal, goal), offline=True, must_shrink=True)
+                return call.forced("overflow", lines=Limits(goal, goal), offline=True, must_shrink=True)
 
             return self._course.run(shrinking)
 
@@ -231,7 +231,7 @@ class CompactManager(Keeper, BackDoor):
                 return call.messages
             policy = call.terms.config.policy.model_copy(update={"layout": layout})
             return self._course.run(
-                lambda: call.forced("limit", policy=policy, lines=Lines(limit, limit), squeeze=True)
+                lambda: call.forced("limit", policy=policy, lines=Limits(limit, limit), squeeze=True)
             )
 
     # -- looking without touching ------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class CompactManager(Keeper, BackDoor):
     ) -> None:
         self.close()
 
-    def _open(self, room: Room, *what: Any) -> Call:
+    def _open(self, room: LiveSession, *what: Any) -> Call:
         """A call, once the session has been told of changed parameters."""
         self._parameters.acknowledge(room)
         return self._desk.open(self._parameters.config, room, *what)

@@ -12,23 +12,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._archive.archive import Archive
-from .._archive.fold_record import Line
+from .._archive.fold_record import ActiveFolds
 from .._archive.travel import arrived, same_fold
 from .._compaction.plan import Plan
 from .._compaction.trigger import decide
-from .._conversation.tokens import REPLY_PRIMER, Tally, counter_for
+from .._conversation.tokens import REPLY_PRIMER, TokenCounter, counter_for
 from .._conversation.tool_schemas import tools_tokens
 from .._pipeline.job import Job
 from .._pipeline.underway import Call, Terms
 from .._session.entries import Reader
-from .._session.host_list import Track, equal
-from .._session.make_valid import mend
+from .._session.host_list import HostList, equal
+from .._session.make_valid import make_valid
 from .._session.session import FoldRecord, Session
 from ..config import CompactConfig, window_of
-from ..config.limits import lines_for
+from ..config.limits import limits_for
 from ..errors import ArchiveError, ConfigError, InvalidMessage
-from .live_sessions import Room
-from .recorder import Journal
+from .live_sessions import LiveSession
+from .recorder import EventRecorder
 
 __all__ = ["Desk", "given"]
 
@@ -45,7 +45,7 @@ class Desk:
     def __init__(
         self,
         archive: Archive | None,
-        journal: Journal,
+        journal: EventRecorder,
         *,
         dialect: str,
         protect: Callable[[Any], bool] | None,
@@ -60,14 +60,14 @@ class Desk:
         self._before_fold = before_fold
         self._offline = offline
         self._conceal = conceal
-        self._tallies: dict[tuple[str, str], Tally] = {}
+        self._tallies: dict[tuple[str, str], TokenCounter] = {}
         self._last_terms: Terms | None = None
         self._gone: dict[str, tuple[int, int, dict[str, tuple[str, int]]]] = {}
 
     def open(
         self,
         config: CompactConfig,
-        room: Room,
+        room: LiveSession,
         messages: Sequence[Any],
         tools: Sequence[Any] | None = None,
         model: str | None = None,
@@ -145,10 +145,10 @@ class Desk:
         session: Session,
         messages: Sequence[Any],
         tools: Sequence[Any] | None,
-        tally: Tally,
+        tally: TokenCounter,
         *,
         peek: bool = False,
-    ) -> tuple[Reader, Track]:
+    ) -> tuple[Reader, HostList]:
         """Bring a session up to date with a list; with `peek`, a copy of what it knows."""
         reader = session.reader
         assert reader is not None
@@ -182,7 +182,7 @@ class Desk:
         except ArchiveError:
             return False  # the fold will find out, and say so
 
-    def adopt(self, config: CompactConfig, room: Room, value: Mapping[str, Any]) -> None:
+    def adopt(self, config: CompactConfig, room: LiveSession, value: Mapping[str, Any]) -> None:
         """Know a fold that another process made, as if this one had."""
         session = room.session
         if session.reader is None:
@@ -209,14 +209,14 @@ class Desk:
             contents = self._archive.contents(place)
             line = self._archive.line(place, contents)
             if {lost.step, fold.step} <= {*contents.summaries} - {*line.undone}:
-                line = Line(fold.step, (*line.undone, lost.step), newest=line.newest)
+                line = ActiveFolds(fold.step, (*line.undone, lost.step), newest=line.newest)
                 self._archive.save_undo(session, "undo", lost.step, line)
                 if contents.newest == ledger.seen:
                     ledger.seen = *ledger.seen[:2], ledger.seen[2] + 1
         except (ArchiveError, KeyError, TypeError) as error:
             self._journal.complain(f"session {session.id!r}: fold {lost.step} gave way unrecorded: {error}")
 
-    def refresh(self, config: CompactConfig, room: Room) -> bool:
+    def refresh(self, config: CompactConfig, room: LiveSession) -> bool:
         """Read a session back anew when somebody else wrote to its archive; what the provider taught us stays."""
         before = room.session
         if not self.outdated(before):
@@ -228,13 +228,13 @@ class Desk:
         return True
 
     @staticmethod
-    def start_over(room: Room) -> None:
+    def start_over(room: LiveSession) -> None:
         """Forget what is in memory of a session, but for what the provider taught us of it."""
         before = room.session
         room.session = Session(before.id)
         room.session.factor, room.session.unseen = before.factor, before.unseen
 
-    def see_off(self, room: Room) -> None:
+    def see_off(self, room: LiveSession) -> None:
         """A session gives way. The archive knows its folds; without one, how it knows its own summaries is kept."""
         room.give_up()
         self._journal.write_events(room)
@@ -242,7 +242,7 @@ class Desk:
         if self._archive is None and session.step:
             self._gone[session.id] = session.step, session.version, session.memory.signatures
 
-    def _reader(self, session: Session, tally: Tally, peek: bool) -> Reader:
+    def _reader(self, session: Session, tally: TokenCounter, peek: bool) -> Reader:
         """The session's reader with this tally; a change of tokenizer counts everything again."""
         assert session.reader is not None
         if peek:
@@ -260,7 +260,7 @@ class Desk:
             return known
         named, policy = model or config.model, config.policy
         window = window or (config.window if named == config.model else window_of(named))
-        lines = lines_for(policy, window, reserve_output=reserve_output)
+        lines = limits_for(policy, window, reserve_output=reserve_output)
         if lines.budget <= 0:
             raise ConfigError(
                 f"a window of {window:,} tokens leaves no budget: hard_cap_buffer {policy.hard_cap_buffer:,} and "
@@ -270,7 +270,7 @@ class Desk:
         self._last_terms = known
         return known
 
-    def _tally(self, counter: str, model: str) -> Tally:
+    def _tally(self, counter: str, model: str) -> TokenCounter:
         tally = self._tallies.get((counter, model))
         if tally is None:
             if len(self._tallies) > _MODELS:  # their names may come from a host's clients
@@ -289,10 +289,12 @@ class Desk:
         return cost
 
 
-def _mending(track: Track, messages: Sequence[Any], reader: Reader) -> int:
+def _mending(track: HostList, messages: Sequence[Any], reader: Reader) -> int:
     """The tokens by which a list grows that is mended on its way out."""
     raws, entries = track.outgoing(messages)
-    return sum(entry.tokens for entry in mend(reader, raws, entries).entries) - sum(entry.tokens for entry in entries)
+    return sum(entry.tokens for entry in make_valid(reader, raws, entries).entries) - sum(
+        entry.tokens for entry in entries
+    )
 
 
 def _letters(raws: Sequence[Any]) -> int:

@@ -1,6 +1,6 @@
 """What is written down of a session: events to the sinks, transcripts, summaries and events to the archive.
 
-Owns: `Journal`, and when events reach the archive: with the fold they belong to, or when many are held.
+Owns: `EventRecorder`, and when events reach the archive: with the fold they belong to, or when many are held.
 Must never: let a sink or the event file stop the agent. A transcript or summary that cannot be kept is an
 `ArchiveError`, because then nothing may be dropped.
 """
@@ -15,13 +15,13 @@ from .._archive.archive import Archive, Stored
 from .._events.event import Event
 from .._pipeline.effects import Emit
 from .._pipeline.job import Outcome
-from .._session.entries import Record
+from .._session.entries import FoldReplay
 from .._session.session import FoldRecord
 from ..errors import ArchiveError
 from ..sinks.sink_list import SinkList
-from .live_sessions import Room
+from .live_sessions import LiveSession
 
-__all__ = ["Journal"]
+__all__ = ["EventRecorder"]
 
 EVENTS_HELD = 64
 """Events of a session held in memory: until a fold writes them out, or, before the first fold, the newest ones."""
@@ -29,7 +29,7 @@ EVENTS_HELD_APART = 256
 """The same for stores that cannot append, where every write is an object of its own."""
 
 
-class Journal:
+class EventRecorder:
     """The sinks and, when there is one, the archive."""
 
     def __init__(self, archive: Archive | None, sinks: SinkList) -> None:
@@ -41,14 +41,14 @@ class Journal:
         """Whether anybody would see an event. (Warnings also go to the log.)"""
         return self._archive is not None or bool(self._sinks)
 
-    def emit(self, room: Room, effect: Emit) -> None:
+    def emit(self, room: LiveSession, effect: Emit) -> None:
         """Send an event to every sink, and hold it for the archive. Writes nothing: it is called on event loops."""
         if self.watched or effect.name == "compact.warning":
             self.tell(room, effect.name, effect.data, effect.status, effect.duration)
 
     def tell(
         self,
-        room: Room,
+        room: LiveSession,
         name: str,
         data: Mapping[str, Any],
         status: Literal["ok", "error"] = "ok",
@@ -69,13 +69,13 @@ class Journal:
                 del room.events[:-EVENTS_HELD]
         self._sinks(event)
 
-    def overdue(self, room: Room) -> bool:
+    def overdue(self, room: LiveSession) -> bool:
         """Whether so many events are held that they should be written out, fold or no fold."""
         if self._archive is None or not room.session.step:
             return False
         return len(room.events) >= (EVENTS_HELD if self._archive.appends else EVENTS_HELD_APART)
 
-    def save_transcript(self, room: Room, raws: Sequence[Any]) -> int:
+    def save_transcript(self, room: LiveSession, raws: Sequence[Any]) -> int:
         """Keep the messages before a fold; the step they were stored as."""
         session = room.session
         if self._archive is None:
@@ -85,12 +85,12 @@ class Journal:
         self.archived(room, stored)
         return stored.step
 
-    def save_summary(self, room: Room, outcome: Outcome, fold: FoldRecord, record: Record) -> None:
+    def save_summary(self, room: LiveSession, outcome: Outcome, fold: FoldRecord, record: FoldReplay) -> None:
         """Keep what a fold did."""
         if self._archive is not None:
             self.archived(room, self._archive.save_summary(room.session, outcome, fold, record))
 
-    def write_events(self, room: Room) -> None:
+    def write_events(self, room: LiveSession) -> None:
         """Add held events to the archive of a session; one that never folded has none."""
         if self._archive is None or not room.events or not room.session.step:
             return
@@ -105,13 +105,13 @@ class Journal:
         """Say something that no event can carry."""
         self._sinks.complain(text)
 
-    def close(self, rooms: Iterable[Room]) -> None:
+    def close(self, rooms: Iterable[LiveSession]) -> None:
         """Write out what is held, and close the sinks."""
         for room in rooms:
             self.write_events(room)
         self._sinks.close()
 
-    def archived(self, room: Room, stored: Stored) -> None:
+    def archived(self, room: LiveSession, stored: Stored) -> None:
         """Say what the store acknowledged."""
         assert self._archive is not None
         data = {

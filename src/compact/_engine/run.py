@@ -1,6 +1,7 @@
 """The driver for threads: runs a flow where it is called.
 
-Owns: `drive`, calling a summarizer in a thread that can be left behind, and turning whatever it does into a `Reply`.
+Owns: `drive`, calling a summarizer in a thread that can be left behind, and turning whatever it does into a
+`SummaryReply`.
 Must never: decide anything, or wait longer for a summarizer than `summary.timeout`.
 
 Its twin for event loops is `_engine.run_async`; between them they are the only places where a summarizer is called and
@@ -17,7 +18,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from .._pipeline.effects import Effect, Reply, Summarize, Wait
+from .._pipeline.effects import Effect, Summarize, SummaryReply, Wait
 from .._pipeline.job import Outcome
 from .._summary.request import Ask
 from ..config.sections import SummaryPolicy
@@ -55,7 +56,7 @@ def drive(
         flow.close()
 
 
-def _ask(summarizer: Summarizer | None, ask: Ask, timeout: float) -> Reply:
+def _ask(summarizer: Summarizer | None, ask: Ask, timeout: float) -> SummaryReply:
     started = time.perf_counter()
     answer: Any
     try:
@@ -110,24 +111,24 @@ def in_thread(summarizer: Summarizer, ask: Ask) -> Future[Any]:
     return future
 
 
-def reply_of(answer: Any, started: float) -> Reply:
+def reply_of(answer: Any, started: float) -> SummaryReply:
     """What a summarizer returned, as a reply."""
     seconds = time.perf_counter() - started
     if isinstance(answer, Written):
-        return Reply(str(answer), seconds=seconds, tokens=answer.tokens, model=answer.model)
+        return SummaryReply(str(answer), seconds=seconds, tokens=answer.tokens, model=answer.model)
     if isinstance(answer, str):
-        return Reply(answer, seconds=seconds)
+        return SummaryReply(answer, seconds=seconds)
     wrong = ModelUnavailable(f"the summarizer returned {type(answer).__name__}, not text")
-    return Reply(error=wrong, seconds=seconds)
+    return SummaryReply(error=wrong, seconds=seconds)
 
 
-def failed_reply(error: Exception, started: float, timeout: float) -> Reply:
+def failed_reply(error: Exception, started: float, timeout: float) -> SummaryReply:
     """What a summarizer raised, as a reply with one of our errors."""
     seconds = time.perf_counter() - started
     if isinstance(error, SummaryError):
-        return Reply(error=error, seconds=seconds, tokens=error.tokens)
+        return SummaryReply(error=error, seconds=seconds, tokens=error.tokens)
     if isinstance(error, TimeoutError):
         late = SummaryTimeout(f"no summary within {timeout:g} s; raise summary.timeout or use a faster model")
-        return Reply(error=late, seconds=seconds)
+        return SummaryReply(error=late, seconds=seconds)
     failure = ModelUnavailable(f"the summarizer raised {type(error).__name__}: {error}")
-    return Reply(error=failure, seconds=seconds)
+    return SummaryReply(error=failure, seconds=seconds)

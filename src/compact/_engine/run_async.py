@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from .._pipeline.effects import Effect, Emit, Reply, Summarize, Wait
+from .._pipeline.effects import Effect, Emit, Summarize, SummaryReply, Wait
 from .._pipeline.job import Outcome
 from .._summary.request import Ask
 from ..config.sections import SummaryPolicy
@@ -60,7 +60,7 @@ async def to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
         raise
 
 
-async def _ask(summarizer: Summarizer | None, ask: Ask, timeout: float) -> Reply:
+async def _ask(summarizer: Summarizer | None, ask: Ask, timeout: float) -> SummaryReply:
     """Ask and wait; a caller that is cancelled leaves at once, whatever the summarizer does."""
     started = time.perf_counter()
     answer: Any

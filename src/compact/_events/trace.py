@@ -1,6 +1,6 @@
 """Which events belong together, and what they are to somebody who looks on: calls, and spans of them.
 
-Owns: `Calls`, `Call`, `Span`, and the tree that the Ariadne sink sends and the viewer draws.
+Owns: `CallTracer`, `TracedCall`, `TracedSpan`, and the tree that the Ariadne sink sends and the viewer draws.
 Must never: send, store, redact, or read a clock. What comes in is what goes out, so redact events before.
 
     trace                 a session
@@ -21,7 +21,7 @@ from typing import Any
 
 from .event import Event
 
-__all__ = ["Call", "Calls", "Span", "event_of", "has_times", "spans_of", "stamp", "trace_of"]
+__all__ = ["CallTracer", "TracedCall", "TracedSpan", "event_of", "has_times", "spans_of", "stamp", "trace_of"]
 
 _SESSIONS = 1_000
 """Sessions whose newest call is remembered; a call forgotten costs its later events their place in the tree."""
@@ -30,7 +30,7 @@ _ENDS = frozenset({"unchanged", "none", "raise"})
 
 
 @dataclass(slots=True)
-class Call:
+class TracedCall:
     """One call on a session, as its events tell it."""
 
     events: list[Event] = field(default_factory=list)
@@ -106,18 +106,18 @@ class Call:
         return next((event.data for event in reversed(self.events) if event.name == f"compact.{name}"), {})
 
 
-class Calls:
+class CallTracer:
     """Sorts a stream of events, of many sessions, into calls. Not for several threads."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[str, Call] = OrderedDict()
+        self._open: OrderedDict[str, TracedCall] = OrderedDict()
 
-    def of(self, event: Event) -> Call | None:
+    def of(self, event: Event) -> TracedCall | None:
         """The call that an event belongs to, the event included; None for one outside of any call."""
         if event.data.get("ahead"):
             return None  # of a fold that is made beside the calls
         if event.name == "compact.token_estimate":
-            self._open[event.session_id] = Call()
+            self._open[event.session_id] = TracedCall()
             if len(self._open) > _SESSIONS:
                 self._open.popitem(last=False)
         call = self._open.get(event.session_id)
@@ -135,7 +135,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TracedSpan:
     """A stretch of time with a name, and what is known of it. Times are seconds since the epoch."""
 
     trace_id: str
@@ -177,10 +177,10 @@ def trace_of(event: Event) -> dict[str, Any]:
     }
 
 
-def spans_of(event: Event, call: Call | None) -> list[Span]:
+def spans_of(event: Event, call: TracedCall | None) -> list[TracedSpan]:
     """What to show anew after an event: its own span, and its call's, which grows."""
     parent = _id(call.events[0], "call") if call is not None else None
-    own = Span(
+    own = TracedSpan(
         trace_id=event.session_id or "session",
         span_id=_id(event, event.name),
         name=event.name,
@@ -193,7 +193,7 @@ def spans_of(event: Event, call: Call | None) -> list[Span]:
     )
     if call is None or parent is None:
         return [own]
-    whole = Span(
+    whole = TracedSpan(
         trace_id=own.trace_id,
         span_id=parent,
         name=call.name,
@@ -213,7 +213,7 @@ def _shown(event: Event) -> dict[str, Any]:
     return data
 
 
-def _told(call: Call) -> dict[str, Any]:
+def _told(call: TracedCall) -> dict[str, Any]:
     """A call in short: what it weighed, why it folded or not, what it left, and the summary."""
     estimate, decision, pruned = (
         call.data("token_estimate"),

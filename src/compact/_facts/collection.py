@@ -1,6 +1,7 @@
 """Facts as they are collected, and the choice among them.
 
-Owns: `Sheet`: what is known of each value and sentence, what was settled since, and which facts could have fitted.
+Owns: `FactCollection`: what is known of each value and sentence, what was settled since, and which facts could have
+fitted.
 Must never: know what a message is, let the order of a set decide anything, or hold more sentences than could ever fit.
 """
 
@@ -13,11 +14,11 @@ from collections import Counter
 
 from .._summary.request import Ask
 from .cache import once
-from .ranking import SENTENCES, Fact, Line, Speaker, ending, sentence_worth, touch_worth, value_worth
+from .ranking import SENTENCES, Fact, FactLine, Speaker, ending, sentence_worth, touch_worth, value_worth
 from .text import lines_of, words_of
 from .values import phrases_in, tokens_in
 
-__all__ = ["WORD", "Sheet", "line_at", "marks_of", "stems_of"]
+__all__ = ["WORD", "FactCollection", "line_at", "marks_of", "stems_of"]
 
 WORD = 64
 """Characters of the longest thing that is looked up rather than looked at."""
@@ -75,10 +76,10 @@ class _Value:
         self.numbers = array("I")
         """Of the lines it stands in."""
         self.source = ""
-        self._said: list[Line] = []
-        self._told: list[Line] = []
+        self._said: list[FactLine] = []
+        self._told: list[FactLine] = []
 
-    def stands_in(self, line: Line) -> None:
+    def stands_in(self, line: FactLine) -> None:
         """Note a line, and keep it among the newest to quote from; a tool's own are apart."""
         newest = self._told if line.speaker == "tool" else self._said
         if not line.text or (newest and newest[-1] is line):
@@ -88,7 +89,7 @@ class _Value:
         del newest[:-_QUOTES]
 
     @property
-    def quotes(self) -> list[Line]:
+    def quotes(self) -> list[FactLine]:
         """The newest lines, the newest first; what a tool said only where nobody else said anything."""
         return (self._said or self._told)[::-1]
 
@@ -105,7 +106,7 @@ class _Known(dict[str, tuple[tuple[str, str], ...]]):
         return found
 
 
-class Sheet:
+class FactCollection:
     """Facts as they are collected."""
 
     def __init__(self, max_tokens: int) -> None:
@@ -133,7 +134,7 @@ class Sheet:
         worth = sentence_worth(kind, text, speaker) * share * self.late if kind else 0.0
         if not worth and not found:
             return
-        line = Line(text, speaker, *span, self._lines)
+        line = FactLine(text, speaker, *span, self._lines)
         beside = kind == "error" or (kind == "rule" and speaker in ("user", "notes"))
         for name, value in found:
             measured = name == "number" and _measured(value, text)
@@ -145,7 +146,7 @@ class Sheet:
             if self._held > self._most_held:
                 self._let_go()
 
-    def value(self, kind: str, text: str, line: Line, share: float = 1.0, *, measured: bool = False) -> str:
+    def value(self, kind: str, text: str, line: FactLine, share: float = 1.0, *, measured: bool = False) -> str:
         """One mention of a value; the spelling under which it is known, for a path may be given whole or in part."""
         if kind == "path":
             text = self._paths.setdefault(ending(text), text)
@@ -162,7 +163,7 @@ class Sheet:
 
     def touch(self, path: str, verb: str, position: int) -> None:
         """A file that a tool call named, and what the call did to it."""
-        path = self.value("path", path, Line("", "arguments", position, position))
+        path = self.value("path", path, FactLine("", "arguments", position, position))
         verbs, first, _ = self._files.get(path, ({}, position, position))
         self._files[path] = {**verbs, verb: None}, first, position
 
@@ -240,14 +241,14 @@ class Sheet:
             verbs, first, last = self._files[text]
             weight = max(weight, *map(touch_worth, verbs))
             if known := [verb for verb in verbs if verb != "used"]:
-                quotes = [Line(f"{', '.join(known)} {ending(text)}", "arguments", first, last), *quotes]
+                quotes = [FactLine(f"{', '.join(known)} {ending(text)}", "arguments", first, last), *quotes]
         weight *= 1 + 0.5 * min(2, len(value.positions) - 1)
         return Fact(value.kind, text, value.speaker, tuple(sorted(value.positions)), weight, tuple(quotes))
 
     def _quoted(self, fact: Fact) -> Fact:
         """A value of which nothing is known but the output it stands in."""
         text = self._values[fact.text].source
-        line = Line(line_at(text, text.find(fact.text)), "tool", fact.positions[0], fact.positions[0])
+        line = FactLine(line_at(text, text.find(fact.text)), "tool", fact.positions[0], fact.positions[0])
         return fact._replace(lines=(line,))
 
     def _settled(self, fact: Fact) -> bool:

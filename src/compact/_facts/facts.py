@@ -25,12 +25,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from .._conversation.message import Call, Message
+from .._conversation.message import Message, ToolCall
 from .._summary.request import Ask
 from .citations import cited, uncited, unciting
-from .collection import WORD, Sheet, line_at
+from .collection import WORD, FactCollection, line_at
 from .file_changes import arguments_of, touches_of
-from .ranking import TASK_ID, Fact, Line
+from .ranking import TASK_ID, Fact, FactLine
 from .speech_acts import Speech, sorts_of
 from .text import clean, cut, sentences_of
 
@@ -115,7 +115,7 @@ class _Reading:
     """Messages read for a sheet."""
 
     def __init__(self, max_tokens: int) -> None:
-        self.sheet = Sheet(max_tokens)
+        self.sheet = FactCollection(max_tokens)
         self.said: list[str] = []
         self.carried: dict[tuple[int, int], None] = {}
         self._shows: dict[str, bool] = {}
@@ -155,7 +155,9 @@ class _Reading:
             self.said.append(text)
             self.sheet.output(text, position)
             for found in TASK_ID.finditer(text):
-                self.sheet.value("id", found.group(), Line(line_at(text, found.start()), "tool", position, position))
+                self.sheet.value(
+                    "id", found.group(), FactLine(line_at(text, found.start()), "tool", position, position)
+                )
             if not self._shows.get(call_id, False):
                 self._errors(text, position)
 
@@ -180,7 +182,7 @@ class _Reading:
             own = 0.3 * share if pasted and _is_data(sentence) else share
             self.sheet.sentence(sentence, "user" if user else "assistant", kind, (position, position), own)
 
-    def _call(self, call: Call, position: int) -> None:
+    def _call(self, call: ToolCall, position: int) -> None:
         """A tool call: its values, and the files it names with what it did to them."""
         arguments = arguments_of(call)
         short = [(key, unciting(value)) for key, value in _leaves(arguments) if len(value) <= _LONG_VALUE]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from .._conversation.message import Call
+from .._conversation.message import ToolCall
 from .text import clean, cut, lines_of
 
 __all__ = ["Touch", "arguments_of", "difference", "names_changed", "touches_of"]
@@ -51,7 +51,7 @@ class Touch:
     new: str = ""
 
 
-def arguments_of(call: Call) -> Mapping[str, Any]:
+def arguments_of(call: ToolCall) -> Mapping[str, Any]:
     """A call's arguments by name; what is no JSON object stands under `input`."""
     try:
         read = json.loads(call.arguments)

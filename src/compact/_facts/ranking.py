@@ -1,6 +1,6 @@
 """What a fact can be, and what it is worth.
 
-Owns: `Fact`, `Line`, the kinds, and the figures behind every weight. Must never: read a message.
+Owns: `Fact`, `FactLine`, the kinds, and the figures behind every weight. Must never: read a message.
 
 The figures follow how often a fact of each sort was needed later in real transcripts, with one exception: the user's
 words come first, whatever the figures say.
@@ -13,7 +13,17 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import Literal, NamedTuple
 
-__all__ = ["SENTENCES", "TASK_ID", "Fact", "Line", "Speaker", "ending", "sentence_worth", "touch_worth", "value_worth"]
+__all__ = [
+    "SENTENCES",
+    "TASK_ID",
+    "Fact",
+    "FactLine",
+    "Speaker",
+    "ending",
+    "sentence_worth",
+    "touch_worth",
+    "value_worth",
+]
 
 Speaker = Literal["user", "notes", "arguments", "assistant", "tool"]
 """Who said it; `notes` is the earlier summary."""
@@ -27,7 +37,7 @@ TASK_ID = re.compile(r"(?<![\w-])[gs]-(?=[\w-]*\d)[\w-]{2,60}")
 """The id of a goal or a session."""
 
 
-class Line(NamedTuple):
+class FactLine(NamedTuple):
     """Words that give a fact its meaning, who said them, and where they stand in the session."""
 
     text: str
@@ -47,7 +57,7 @@ class Fact(NamedTuple):
     speaker: Speaker
     positions: tuple[int, ...]
     weight: float
-    lines: tuple[Line, ...]
+    lines: tuple[FactLine, ...]
     """Where it can be quoted from, the best first."""
 
 

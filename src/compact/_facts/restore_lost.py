@@ -20,7 +20,7 @@ from .citations import cited, citing
 from .collection import marks_of, stems_of
 from .facts import Facts
 from .invented import is_false
-from .ranking import Fact, Line
+from .ranking import Fact, FactLine
 from .report import Report, is_negated, kept, measure
 
 __all__ = ["HEADING", "faithful", "repair", "without_false_citations"]
@@ -51,7 +51,7 @@ def without_false_citations(body: str, facts: Facts) -> str:
 def repair(facts: Facts, body: str, ask: Ask, limit: int) -> str:
     """The text with the best of what it lost appended, within a limit of tokens."""
     room = limit - ask.count(f"{body}\n{HEADING}\n")
-    chosen: list[Line] = []
+    chosen: list[FactLine] = []
     for some in (facts.best, facts.more):
         lost = [fact for fact, is_kept in zip(some, kept(some, body), strict=True) if not is_kept]
         room = _choose(chosen, lost, room, ask.count)
@@ -65,9 +65,9 @@ def repair(facts: Facts, body: str, ask: Ask, limit: int) -> str:
     return body
 
 
-def _choose(chosen: list[Line], lost: Sequence[Fact], room: int, count: Callable[[str], int]) -> int:
+def _choose(chosen: list[FactLine], lost: Sequence[Fact], room: int, count: Callable[[str], int]) -> int:
     """Add the lines that give most back for their length, each fact counted once, best first; the room that is left."""
-    facts_in: dict[Line, list[int]] = {}
+    facts_in: dict[FactLine, list[int]] = {}
     for number, fact in enumerate(lost):
         for line in fact.lines:
             facts_in.setdefault(line, []).append(number)
@@ -79,7 +79,7 @@ def _choose(chosen: list[Line], lost: Sequence[Fact], room: int, count: Callable
         for number in facts_in.pop(line, ()):
             given[number] = True
 
-    def worth(line: Line) -> tuple[float, int]:
+    def worth(line: FactLine) -> tuple[float, int]:
         cost = costs[line] + (0 if _group(line) in begun else _LINE)
         return -sum(lost[n].weight for n in facts_in[line] if not given[n]) / cost, cost
 
@@ -106,7 +106,7 @@ def _choose(chosen: list[Line], lost: Sequence[Fact], room: int, count: Callable
 class _Told:
     """What was told already: nobody says the same thing twice in other words."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
+    def __init__(self, lines: Iterable[FactLine]) -> None:
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         self._lines = 0
         for line in lines:
@@ -122,14 +122,14 @@ class _Told:
         return len(words) > 3 and max(shared.values(), default=0) >= 0.95 * len(words)
 
 
-def _group(line: Line) -> tuple[str, int]:
+def _group(line: FactLine) -> tuple[str, int]:
     """What one message said is written as one line; what nobody can place stands alone."""
     return line.speaker, line.first if line.first >= 0 else -line.number
 
 
-def _written(lines: Iterable[Line]) -> Iterator[str]:
+def _written(lines: Iterable[FactLine]) -> Iterator[str]:
     """The lines in the order of the session, what one message said together, each with its citation."""
-    groups: dict[tuple[str, int], list[Line]] = {}
+    groups: dict[tuple[str, int], list[FactLine]] = {}
     for line in sorted(lines, key=lambda line: (line.first, line.number, line.text)):
         groups.setdefault(_group(line), []).append(line)
     for group in groups.values():

@@ -27,10 +27,10 @@ __all__ = [
     "Effect",
     "Emit",
     "Refresh",
-    "Reply",
     "SaveSummary",
     "SaveTranscript",
     "Summarize",
+    "SummaryReply",
     "Wait",
     "Work",
     "failed",
@@ -90,7 +90,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SummaryReply:
     """A summarizer's answer, or why there is none, and how long it took."""
 
     text: str = ""

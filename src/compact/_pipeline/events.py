@@ -13,7 +13,7 @@ from .._compaction.trigger import Decision
 from .._conversation.message import History
 from .._conversation.tokens import Usage
 from .._session.session import Prepared
-from ..config.limits import Lines
+from ..config.limits import Limits
 from ..config.sections import Policy
 from .effects import Emit, warning
 from .job import Job, Outcome
@@ -21,7 +21,7 @@ from .job import Job, Outcome
 __all__ = ["cannot_fit", "decided", "decision_data", "estimate_data", "layers", "pruned", "swapped"]
 
 
-def estimate_data(model: str, usage: Usage, lines: Lines) -> dict[str, Any]:
+def estimate_data(model: str, usage: Usage, lines: Limits) -> dict[str, Any]:
     """What the conversation weighs: `compact.token_estimate`."""
     total = usage.total
     return {
@@ -33,7 +33,7 @@ def estimate_data(model: str, usage: Usage, lines: Lines) -> dict[str, Any]:
     }
 
 
-def decision_data(policy: Policy, lines: Lines, decision: Decision, why_not: str | None) -> dict[str, Any]:
+def decision_data(policy: Policy, lines: Limits, decision: Decision, why_not: str | None) -> dict[str, Any]:
     """Whether a fold goes ahead: `compact.trigger_decision`."""
     return {
         "triggered": why_not is None,

@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from .._compaction.fit import Fitted, Room, estimate, fit
+from .._compaction.fit import Fitted, PlanLimits, estimate, fit
 from .._compaction.laws import broken_by_plan
 from .._compaction.layouts import LAYOUTS
 from .._compaction.plan import Fold, Layout, Plan
 from .._conversation.message import History
 from .._facts.report import Report, together
 from .._session.entries import Entry
-from .._session.make_valid import Mended, mend
+from .._session.make_valid import ValidList, make_valid
 from .._session.session import Prepared
 from .._summary.request import Ask, body_of
 from ..config.sections import Policy
@@ -31,7 +31,7 @@ from .effects import Effect, Emit, Refresh, SaveSummary, SaveTranscript, Work, f
 from .events import cannot_fit, decided, pruned, swapped
 from .job import Job, Outcome
 from .rebuild import carry_out
-from .summarize import Chain, Request, Summaries
+from .summarize import FailureChain, Request, Summaries
 
 __all__ = ["flow", "plan_for"]
 
@@ -143,9 +143,9 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
     return (yield from _leave(job, outcome, pruned(job, outcome, plan, history)))
 
 
-def _planned(job: Job, raws: list[Any], entries: list[Entry]) -> tuple[Mended, History, Fitted | InsufficientBudget]:
+def _planned(job: Job, raws: list[Any], entries: list[Entry]) -> tuple[ValidList, History, Fitted | InsufficientBudget]:
     """The list made valid, as the core sees it, and the plan for it, or why there is none."""
-    mended = mend(job.reader, raws, entries)
+    mended = make_valid(job.reader, raws, entries)
     history = job.history(mended.entries)
     try:
         return mended, history, plan_for(job, history)
@@ -187,7 +187,7 @@ def _leave(job: Job, outcome: Outcome, news: Emit) -> Generator[Effect, Any, Out
     return outcome
 
 
-def _told(job: Job, outcome: Outcome, mended: Mended, arrived: History) -> Outcome:
+def _told(job: Job, outcome: Outcome, mended: ValidList, arrived: History) -> Outcome:
     """The outcome in terms of the list that arrived, which may have been mended before it was folded."""
     assert outcome.plan is not None
     gone = [mended.origins[i] for i in (*outcome.plan.folded, *(clip.index for clip in outcome.plan.clips))]
@@ -206,7 +206,7 @@ def _told(job: Job, outcome: Outcome, mended: Mended, arrived: History) -> Outco
     )
 
 
-def _too_little(job: Job, history: History, plan: Plan, room: Room) -> bool:
+def _too_little(job: Job, history: History, plan: Plan, room: PlanLimits) -> bool:
     """Whether this fold can wait: the last one could not get below the trigger, and little has come since."""
     if not job.session.pressed or job.forced or job.usage.total > job.lines.budget:
         return False
@@ -228,7 +228,7 @@ def _unchanged(job: Job, error: CompactError | None) -> Outcome:
     return Outcome()
 
 
-def _summaries(job: Job, history: History, plan: Plan, room: Room) -> Generator[Effect, Any, Summaries]:
+def _summaries(job: Job, history: History, plan: Plan, room: PlanLimits) -> Generator[Effect, Any, Summaries]:
     """A body for each fold of the plan, None where there is none; `rolling` shrinks one that has grown too long."""
     if not plan.folds:
         return Summaries([], [])
@@ -236,7 +236,7 @@ def _summaries(job: Job, history: History, plan: Plan, room: Room) -> Generator[
     machine.enter("compacting")
     requests = [_request(job, history, fold, room) for fold in plan.folds]
     limit = job.summary.context_max_tokens if job.policy.layout == "rolling" else None
-    chain = Chain(job.summary, machine, job.policy.on_failure, job.offline, limit, job.conceal)
+    chain = FailureChain(job.summary, machine, job.policy.on_failure, job.offline, limit, job.conceal)
     if room.allowance < room.least:
         left = BadSummary(f"{room.allowance:,} tokens are left for a summary, too few to say anything")
         yield failed(left, "pruning-only")
@@ -262,13 +262,13 @@ def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Gen
     """The same notes in fewer tokens, or None."""
     shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit, tokens=None)
     request = shrink, job.reader.tally.count(notes)
-    shrunk = yield from Chain(job.summary, job.session.machine, "prune", offline, conceal=job.conceal).summarize(
+    shrunk = yield from FailureChain(job.summary, job.session.machine, "prune", offline, conceal=job.conceal).summarize(
         [request]
     )
     return shrunk.bodies[0]
 
 
-def _request(job: Job, history: History, fold: Fold, room: Room) -> Request:
+def _request(job: Job, history: History, fold: Fold, room: PlanLimits) -> Request:
     """What to ask for one fold, and the tokens that a usable body must stay below."""
     fresh = [i for i in fold.indices if i not in history.summaries]
     old = [body_of(history[i].text) for i in fold.indices if i in history.summaries]

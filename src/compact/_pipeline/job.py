@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._compaction.fit import Room
+from .._compaction.fit import PlanLimits
 from .._compaction.plan import Plan
 from .._compaction.trigger import Decision
 from .._conversation.message import History
@@ -18,7 +18,7 @@ from .._facts.report import Report
 from .._session.entries import Entry, Reader
 from .._session.session import Prepared, Session
 from .._summary.request import envelope
-from ..config.limits import Lines
+from ..config.limits import Limits
 from ..config.sections import Policy, SummaryPolicy
 
 __all__ = ["UNCHANGED", "Job", "Outcome"]
@@ -39,7 +39,7 @@ class Job:
     model: str
     policy: Policy
     summary: SummaryPolicy
-    lines: Lines
+    lines: Limits
     decision: Decision
     outgoing: Callable[[], tuple[list[Any], list[Entry]]]
     fixed: int = 0
@@ -89,7 +89,7 @@ class Job:
         """What the list weighs at the provider."""
         return self.decision.usage
 
-    def room(self, history: History) -> Room:
+    def room(self, history: History) -> PlanLimits:
         """The tokens there are, as the meter counts them."""
         lines, ahead = self.lines, self.ahead or 0
         trigger = int((lines.trigger - ahead) / self.factor)
@@ -104,7 +104,7 @@ class Job:
             target = max(1, target - int(ahead / self.factor))
         allowance = min(self.summary.max_tokens + self.envelope_cost(), free // 4)
         share = 1 / 3 if self.policy.layout == "in_place" else 1.0
-        return Room(self.fixed, trigger, budget, allowance, least, share, target)
+        return PlanLimits(self.fixed, trigger, budget, allowance, least, share, target)
 
     def envelope_cost(self) -> int:
         """What a summary costs besides its body."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._compaction.fit import Room
+from .._compaction.fit import PlanLimits
 from .._compaction.laws import FoldCase, broken_law
 from .._compaction.plan import Clip, Fold, Plan
 from .._compaction.splice import Piece, shorten, splice
 from .._conversation.message import History
 from .._session.entries import Entry
-from .._session.make_valid import mend
+from .._session.make_valid import make_valid
 from .._summary.request import envelope
 from ..errors import BadSummary, CompactError, InsufficientBudget, LawViolation
 from .job import Job, Outcome
@@ -30,14 +30,14 @@ def carry_out(
     plan: Plan,
     bodies: Sequence[str | None],
     step: int,
-    room: Room,
+    room: PlanLimits,
     *,
     as_fitted: bool,
 ) -> Outcome | CompactError:
     """The new list, or the law that it would break. A plan `as_fitted` that comes to too much has broken none."""
     pieces, version = _spliced(job, history, raws, plan, bodies, step)
     made = [_entry(job, history, raws, entries, piece) for piece in pieces]
-    mended = mend(job.reader, [piece.raw for piece in pieces], made)
+    mended = make_valid(job.reader, [piece.raw for piece in pieces], made)
     after = job.history(mended.entries)
     sources = [pieces[origin].slot if isinstance(origin, int) else None for origin in mended.origins]
     case = FoldCase(

@@ -32,15 +32,15 @@ from .._facts.cache import forget
 from .._facts.facts import facts_of
 from .._facts.report import Report, measure
 from .._facts.restore_lost import faithful
-from .._session.states import Machine
+from .._session.states import StateMachine
 from .._summary.chunking import cut, request_tokens
-from .._summary.request import Ask, judge
+from .._summary.request import Ask, accept_answer
 from ..config.model_catalog import cost_of
 from ..config.sections import SummaryPolicy
 from ..errors import BadSummary, ContentFilter, SummaryError, TokenLimitExceeded
-from .effects import Effect, Emit, Reply, Summarize, Wait, Work, failed
+from .effects import Effect, Emit, Summarize, SummaryReply, Wait, Work, failed
 
-__all__ = ["BACKOFF", "RESERVED", "Chain", "Request", "Summaries"]
+__all__ = ["BACKOFF", "RESERVED", "FailureChain", "Request", "Summaries"]
 
 BACKOFF = 0.25
 """Seconds before the first retry of a summarizer that could not be reached; doubled each time."""
@@ -79,11 +79,11 @@ class _Answered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class FailureChain:
     """The rules that hold for the summaries of one fold."""
 
     policy: SummaryPolicy
-    machine: Machine
+    machine: StateMachine
     on_failure: str
     offline: bool
     """Whether the built-in summarizer is asked, which costs nothing."""
@@ -117,11 +117,11 @@ class Chain:
         """What the summarizer takes at once, as far as anybody knows."""
         return None if self.offline else self.policy.max_input_tokens
 
-    def _side_by_side(self, requests: Sequence[Request]) -> Generator[Effect, Any, dict[int, Reply | None]]:
+    def _side_by_side(self, requests: Sequence[Request]) -> Generator[Effect, Any, dict[int, SummaryReply | None]]:
         """The first replies to all requests but the first; None where one is too large to be asked whole."""
         asks = {n: self._asked(ask) for n, (ask, _) in enumerate(requests) if n}
         whole = [n for n, ask in asks.items() if self._window is None or request_tokens(ask) <= self._window]
-        replies: dict[int, Reply | None] = dict.fromkeys(asks)
+        replies: dict[int, SummaryReply | None] = dict.fromkeys(asks)
         if whole:
             self.machine.summarizer("in_progress")
             replies |= zip(whole, (yield Summarize(tuple(asks[n] for n in whole), self.offline)), strict=True)
@@ -134,7 +134,7 @@ class Chain:
         return replace(ask, max_tokens=max(1, int(ask.max_tokens * (1 - RESERVED))))
 
     def _settle(
-        self, made: Summaries, number: int, ask: Ask, replaced: int, reply: Reply | None = None
+        self, made: Summaries, number: int, ask: Ask, replaced: int, reply: SummaryReply | None = None
     ) -> Generator[Effect, Any, SummaryError | None]:
         """One request, part by part where it has to be, until its summary is made or there is none to be had."""
         self.machine.summarizer("in_progress")
@@ -165,7 +165,9 @@ class Chain:
             yield failed(error, self._fallback, strategy=got.strategy)
         return error
 
-    def _answer(self, ask: Ask, limit: int, replaced: int, reply: Reply | None) -> Generator[Effect, Any, _Answered]:
+    def _answer(
+        self, ask: Ask, limit: int, replaced: int, reply: SummaryReply | None
+    ) -> Generator[Effect, Any, _Answered]:
         """Ask until an answer can be used, as the rules above allow."""
         halvings, retries, briefer = 2, self.policy.max_retries, ask.strategy != "brief"
         while True:
@@ -242,23 +244,25 @@ class Chain:
         return report.concealed(ask.words, body, self.conceal)
 
     def _judged(
-        self, ask: Ask, replaced: int, reply: Reply, *, offline: bool = False
+        self, ask: Ask, replaced: int, reply: SummaryReply, *, offline: bool = False
     ) -> tuple[str, SummaryError | None]:
         if reply.error is not None:
             return "", reply.error
         tag, saving = self.policy.summary_tag, self.policy.min_compression_ratio
         offline = offline or self.offline
         try:
-            return judge(reply.text, ask, tag=tag, replaced_tokens=replaced, min_saving=saving, offline=offline), None
+            return accept_answer(
+                reply.text, ask, tag=tag, replaced_tokens=replaced, min_saving=saving, offline=offline
+            ), None
         except SummaryError as error:
             return "", error
 
-    def _unclosed(self, reply: Reply) -> bool:
+    def _unclosed(self, reply: SummaryReply) -> bool:
         """Whether an answer opened its tag and never closed it: then its limit is the one that the model was given."""
         text, tag = reply.text.lower(), self.policy.summary_tag.lower()
         return f"<{tag}>" in text and f"</{tag}>" not in text
 
-    def _called(self, ask: Ask, reply: Reply) -> Emit:
+    def _called(self, ask: Ask, reply: SummaryReply) -> Emit:
         """What one call used: tokens as the provider counts them, or else the meter; money where a price is known."""
         model = "extract" if self.offline else ask.model or reply.model
         asked, answered = (0, 0) if self.offline else reply.tokens or _counted(ask, reply)
@@ -281,7 +285,7 @@ def _divided(ask: Ask, window: int) -> tuple[Ask, Ask | None] | TokenLimitExceed
         return too_small
 
 
-def _counted(ask: Ask, reply: Reply) -> tuple[int, int]:
+def _counted(ask: Ask, reply: SummaryReply) -> tuple[int, int]:
     """What a call used, where the provider does not tell: about, for what folds was counted as it stood in the list."""
     if ask.tokens is None:
         asked = sum(ask.count(message["content"]) for message in ask.messages)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .._compaction.trigger import Decision, decide
-from .._conversation.tokens import Tally
-from .._engine.live_sessions import Room
-from .._session.entries import Reader, Record
-from .._session.host_list import Track
+from .._conversation.tokens import TokenCounter
+from .._engine.live_sessions import LiveSession
+from .._session.entries import FoldReplay, Reader
+from .._session.host_list import HostList
 from .._session.session import FoldRecord
 from ..config import CompactConfig
-from ..config.limits import Lines
+from ..config.limits import Limits
 from .job import Job, Outcome
 
 __all__ = ["Call", "Terms", "growth"]
@@ -30,8 +30,8 @@ class Terms(NamedTuple):
     asked: tuple[str | None, int | None, int | None]
     named: str
     """The model."""
-    tally: Tally
-    lines: Lines
+    tally: TokenCounter
+    lines: Limits
 
 
 @dataclass(slots=True)
@@ -41,16 +41,16 @@ class Call:
     to_job: Callable[[Call], Job]
     """Makes it the flow's value."""
     terms: Terms
-    room: Room
-    track: Track
+    room: LiveSession
+    track: HostList
     messages: Sequence[Any]
     tools_cost: int
     factor: float
     decision: Decision
-    lines: Lines
+    lines: Limits
     reader: Reader
     made: Job | None = None
-    fold: tuple[FoldRecord, Record] | None = None
+    fold: tuple[FoldRecord, FoldReplay] | None = None
     """What it will commit."""
     again: bool = False
     """Whether it is opened anew because the session had changed under it."""
@@ -85,7 +85,7 @@ class Call:
         self.change(again=True)
         return self
 
-    def keep(self, outcome: Outcome) -> tuple[FoldRecord, Record]:
+    def keep(self, outcome: Outcome) -> tuple[FoldRecord, FoldReplay]:
         """What a fold leaves in the session's history, and what replays it: to be committed."""
         assert outcome.plan is not None
         job, track = self.job, self.track
@@ -111,7 +111,7 @@ class Call:
         for entry in track.entries:
             entry.content()  # now, since the host may go on writing on its messages
         reader = job.reader.with_tally(job.reader.tally)
-        room = Room(job.session.id)
+        room = LiveSession(job.session.id)
         room.session = job.session.shadow(reader)
         lines, total = job.lines, job.usage.total
         decision = Decision(("prepare",), job.usage, lines.window, lines.trigger)
@@ -128,6 +128,6 @@ class Call:
         return replace(self, room=room, track=track, messages=messages, decision=decision, made=job)
 
 
-def growth(lines: Lines) -> int:
+def growth(lines: Limits) -> int:
     """The tokens by which a list must have grown since a fold before the next one is made ahead of need."""
     return lines.window // 20

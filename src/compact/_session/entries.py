@@ -1,6 +1,6 @@
 """Messages as a session holds them: read, counted, placed, and known again by their content.
 
-Owns: `Entry`, `Reader`, `Record` (a fold remembered by content), `Memory`.
+Owns: `Entry`, `Reader`, `FoldReplay` (a fold remembered by content), `Memory`.
 Must never: do I/O, decide, or follow a host's list (`_session.host_list` does).
 
 A host may write on its messages after they were read. What was read of a plain one is kept as a copy of its dicts and
@@ -19,12 +19,12 @@ from hashlib import blake2b
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
-from .._conversation.formats import DIALECTS, Dialect, detect
+from .._conversation.formats import FORMATS, MessageFormat, detect
 from .._conversation.message import Message, as_mapping
-from .._conversation.tokens import Tally, message_tokens
+from .._conversation.tokens import TokenCounter, message_tokens
 from ..errors import InvalidMessage
 
-__all__ = ["KEPT_RECORDS", "Entry", "KnownList", "Memory", "Reader", "Record", "chain_of"]
+__all__ = ["KEPT_RECORDS", "Entry", "FoldReplay", "KnownList", "Memory", "Reader", "chain_of"]
 
 KEPT_RECORDS = 8
 """How many folds back a host may return to (a rewind, a branch) and still find its summary."""
@@ -57,7 +57,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FoldReplay:
     """One fold by content: of a list that begins with `size` known messages, what goes out in their place.
 
     `chain` hashes the first `size` messages, `reach_chain` the first `reach`, up to the last one that folded: a host
@@ -88,9 +88,9 @@ class Reader:
 
     __slots__ = ("dialect", "protect", "settled", "tally")
 
-    def __init__(self, dialect: str, tally: Tally, protect: Callable[[Any], bool] | None) -> None:
+    def __init__(self, dialect: str, tally: TokenCounter, protect: Callable[[Any], bool] | None) -> None:
         self.settled = dialect != "auto"
-        self.dialect: Dialect = DIALECTS["openai-chat" if dialect == "auto" else dialect]
+        self.dialect: MessageFormat = FORMATS["openai-chat" if dialect == "auto" else dialect]
         self.tally = tally
         self.protect = protect
 
@@ -114,7 +114,7 @@ class Reader:
             return message._replace(pinned=True)
         return message
 
-    def with_tally(self, tally: Tally) -> Reader:
+    def with_tally(self, tally: TokenCounter) -> Reader:
         """The same reader that counts otherwise."""
         other = Reader("auto", tally, self.protect)
         other.dialect, other.settled = self.dialect, self.settled
@@ -127,7 +127,7 @@ class Reader:
         lists begin with a user message.
         """
         user_first = first and self.dialect.name == "openai-chat" and "claude" in model.lower()
-        return (DIALECTS["anthropic"] if user_first else self.dialect).summary(text, first=first)
+        return (FORMATS["anthropic"] if user_first else self.dialect).summary(text, first=first)
 
     def cost(self, message: Message) -> int:
         """What one message costs on the wire."""
@@ -140,7 +140,7 @@ class Memory:
     __slots__ = ("_written", "gone_calls", "lists", "records")
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[FoldReplay] = []
         self.lists: list[KnownList] = []
         """Lists that stood before or after an archived fold: a hash of their content, and their session positions."""
         self.gone_calls: set[str] = set()
@@ -176,7 +176,7 @@ class Memory:
         """Take summaries as ours that were signed before."""
         self._written.update(signatures)
 
-    def remember(self, record: Record) -> None:
+    def remember(self, record: FoldReplay) -> None:
         """Keep a fold for replay; the oldest gives way."""
         self.records = [*self.records[-KEPT_RECORDS + 1 :], record]
 

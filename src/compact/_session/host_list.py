@@ -1,11 +1,11 @@
 """A host's list as last seen, so that each call costs only what is new.
 
-Owns: `Track`. Must never: do I/O, decide, or change a host's list.
+Owns: `HostList`. Must never: do I/O, decide, or change a host's list.
 
 Two kinds of host meet here. One keeps what `preflight` returned and appends to it; the other passes the full history
-again each time, as equal but not identical objects. For the second kind a `Record` says "these first messages = this
-summary and these kept ones", found by a hash over their content, and is replayed at every call: one summary per fold,
-and a byte-identical prefix between folds.
+again each time, as equal but not identical objects. For the second kind a `FoldReplay` says "these first messages =
+this summary and these kept ones", found by a hash over their content, and is replayed at every call: one summary per
+fold, and a byte-identical prefix between folds.
 
 Trust: the same list object with the same last messages is taken to be unchanged before them. Every message is looked
 at again when a fold is due, and besides once in so many calls as a quarter of the list has messages (64 at least): an
@@ -22,15 +22,15 @@ from typing import Any
 from .._compaction.trigger import Counters
 from .._conversation.message import History, Message
 from .._conversation.tokens import REPLY_PRIMER, Usage
-from .entries import Entry, Memory, Reader, Record, chain_of
+from .entries import Entry, FoldReplay, Memory, Reader, chain_of
 
-__all__ = ["Track", "equal", "rounds_of"]
+__all__ = ["HostList", "equal", "rounds_of"]
 
 GLANCE = 4
 """How many of the newest known messages are looked at again at every call: hosts write on those."""
 
 
-class Track:
+class HostList:
     """A list as last seen, its sums, and the fold that stands in for its beginning, if any."""
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Track:
         self.searched = False
         self.next_position = 0
         """The session position of the next new message."""
-        self.record: Record | None = None
+        self.record: FoldReplay | None = None
         """The fold that stands in for the first `replayed` messages: `head` in their place, `saved` tokens fewer."""
         self.replayed = 0
         self.slots: list[int | Entry] = []
@@ -90,7 +90,7 @@ class Track:
         self.saved = [0, 0, 0]
 
     @classmethod
-    def given(cls, raws: list[Any], entries: list[Entry], next_position: int, memory: Memory) -> Track:
+    def given(cls, raws: list[Any], entries: list[Entry], next_position: int, memory: Memory) -> HostList:
         """The track of a list that was just handed to the host."""
         track = cls(memory)
         track.host, track.last, track.entries = raws, raws[-1] if raws else None, list(entries)
@@ -99,17 +99,17 @@ class Track:
         track._recount()
         return track
 
-    def handed_out(self, raws: list[Any], entries: list[Entry]) -> Track:
+    def handed_out(self, raws: list[Any], entries: list[Entry]) -> HostList:
         """The track of this list as it goes out, with the fold in place that stands for its beginning."""
-        track = Track.given(raws, entries, self.next_position, self._memory)
+        track = HostList.given(raws, entries, self.next_position, self._memory)
         track.base, track.rounds = min(len(self.head), len(entries)), self.rounds
         track._recount()
         return track
 
-    def clone(self) -> Track:
+    def clone(self) -> HostList:
         """A copy to look at without leaving a trace."""
-        other = Track(self._memory)
-        for name in Track.__slots__:
+        other = HostList(self._memory)
+        for name in HostList.__slots__:
             value = getattr(self, name)
             setattr(other, name, list(value) if isinstance(value, list) and name != "host" else value)
         return other
@@ -296,7 +296,7 @@ class Track:
                 self.rounds = rounds_of(self.head)
                 return
 
-    def begins_with(self, record: Record) -> int:
+    def begins_with(self, record: FoldReplay) -> int:
         """How many messages a fold can stand in for: all it knew, or those up to the last that folded, or none."""
         kept = _kept(record.slots)
         for size, chain in ((record.size, record.chain), (record.reach, record.reach_chain)):
@@ -331,7 +331,7 @@ class Track:
                     self._recount()
                 return
 
-    def attach(self, record: Record, size: int) -> None:
+    def attach(self, record: FoldReplay, size: int) -> None:
         """Let `record` stand in for the first `size` messages from now on."""
         self.record, self.replayed = record, size
         self.slots = self._slots(record, size)
@@ -341,7 +341,7 @@ class Track:
             for entry in entries:
                 self.saved[_PART.get(entry.message.role, 2)] += sign * entry.tokens
 
-    def _slots(self, record: Record, size: int) -> list[int | Entry]:
+    def _slots(self, record: FoldReplay, size: int) -> list[int | Entry]:
         """What stands for the first `size` messages; of a part of them, without what was made for the others."""
         if size == record.size:
             return list(record.slots)
@@ -365,7 +365,9 @@ class Track:
         """Whether this is how the list begins."""
         return 0 < size <= len(self.entries) and chain_of(self.entries[:size], kept) == chain
 
-    def record_of(self, outcome_slots: Sequence[int | Entry], gone: Iterable[int], step: int, version: int) -> Record:
+    def record_of(
+        self, outcome_slots: Sequence[int | Entry], gone: Iterable[int], step: int, version: int
+    ) -> FoldReplay:
         """A fold of the list that goes out, as a record of the host's list.
 
         `outcome_slots` index the list that went out before; `gone` are the indices in it that folded or were clipped.
@@ -380,7 +382,7 @@ class Track:
         size = len(self.entries)
         slots = tuple(before[slot] if isinstance(slot, int) else slot for slot in outcome_slots)
         whole, reached_by = (chain_of(self.entries[:end], _kept(slots)) for end in (size, reach))
-        return Record(step, version, size, whole, reach, reached_by, slots)
+        return FoldReplay(step, version, size, whole, reach, reached_by, slots)
 
     # -- what goes out -----------------------------------------------------------------------------------------------
 

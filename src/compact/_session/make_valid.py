@@ -1,6 +1,6 @@
 """Make a list valid by its provider's rules, and keep account of where each message came from.
 
-Owns: `mend`. Must never: judge by itself what is valid (the dialect does), or touch a list that is.
+Owns: `make_valid`. Must never: judge by itself what is valid (the dialect does), or touch a list that is.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from .entries import Entry, Reader
 
-__all__ = ["Mended", "mend"]
+__all__ = ["ValidList", "make_valid"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class ValidList:
     """A valid list. `origins` gives for each message the index it had, or its entry when it was made here."""
 
     raws: list[Any]
@@ -25,11 +25,11 @@ class Mended:
     """What was changed, one sentence each."""
 
 
-def mend(reader: Reader, raws: Sequence[Any], entries: Sequence[Entry]) -> Mended:
+def make_valid(reader: Reader, raws: Sequence[Any], entries: Sequence[Entry]) -> ValidList:
     """The list as the provider takes it; the same objects when it already is."""
     messages = [entry.message for entry in entries]
     if not messages or not reader.dialect.problems(messages):
-        return Mended(list(raws), list(entries), tuple(range(len(entries))))
+        return ValidList(list(raws), list(entries), tuple(range(len(entries))))
     repaired, sentences = reader.dialect.repair(messages)
     index_of = {id(message): i for i, message in enumerate(messages)}
     mended: list[Entry] = []
@@ -45,4 +45,4 @@ def mend(reader: Reader, raws: Sequence[Any], entries: Sequence[Entry]) -> Mende
             origins.append(index)
         mended.append(entry)
     objects = [raws[origin] if isinstance(origin, int) else origin.message.raw for origin in origins]
-    return Mended(objects, mended, tuple(origins), tuple(sentences))
+    return ValidList(objects, mended, tuple(origins), tuple(sentences))

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .._conversation.message import History
-from .._conversation.tokens import Tally
+from .._conversation.tokens import TokenCounter
 from .._facts.report import Report
-from .entries import KEPT_RECORDS, Entry, Memory, Reader, Record
-from .host_list import Track, rounds_of
-from .states import Machine
+from .entries import KEPT_RECORDS, Entry, FoldReplay, Memory, Reader
+from .host_list import HostList, rounds_of
+from .states import StateMachine
 
 if TYPE_CHECKING:
     from .._compaction.plan import Plan
@@ -65,7 +65,7 @@ class Prepared:
 
     outcome: Outcome
     fold: FoldRecord
-    record: Record
+    record: FoldReplay
     shadow: Session
     """What the fold was made on."""
     waited: float = 0.0
@@ -77,10 +77,10 @@ class Session:
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.machine = Machine()
+        self.machine = StateMachine()
         self.step = 0
         self.version = 0
-        self.tracks: list[Track] = []
+        self.tracks: list[HostList] = []
         self.memory = Memory()
         self.folds: list[FoldRecord] = []
         self.reader: Reader | None = None
@@ -94,20 +94,20 @@ class Session:
         self.failed_at: tuple[bytes, ...] | None = None
         """The messages of a fold whose answers could not be used: nobody asks again until something new can fold."""
         self.warned: set[str] = set()
-        self.tools: tuple[Tally, Any, int, int] | None = None
+        self.tools: tuple[TokenCounter, Any, int, int] | None = None
         self.ledger = Ledger()
 
     def track(
         self, messages: Sequence[Any], reader: Reader, tools: Sequence[Any] | None, *, peek: bool = False
-    ) -> Track:
+    ) -> HostList:
         """The track of this list, brought up to date; with `peek`, a copy that leaves no trace."""
         chosen, same = self._choose(messages)
         if peek:
             counted_alike = self.reader is not None and reader.tally is self.reader.tally
-            chosen, same = (chosen.clone(), same) if counted_alike else (Track(self.memory), 0)
+            chosen, same = (chosen.clone(), same) if counted_alike else (HostList(self.memory), 0)
         track = chosen
         if not reader.settled and reader.settle(messages[same:], tools):
-            track, same = Track(self.memory), 0
+            track, same = HostList(self.memory), 0
         track.follow(messages, same, reader)
         track.unread += 1
         if track.unread > max(64, len(track.entries) // 4):
@@ -118,11 +118,11 @@ class Session:
             self.tracks = [track]
         return track
 
-    def _choose(self, messages: Sequence[Any]) -> tuple[Track, int]:
+    def _choose(self, messages: Sequence[Any]) -> tuple[HostList, int]:
         for track in self.tracks:
             if track.continues(messages):
                 return track, len(track.entries)
-        best, same = Track(self.memory), 0
+        best, same = HostList(self.memory), 0
         for track in self.tracks:
             common = track.common(messages)
             if common > same:
@@ -166,17 +166,17 @@ class Session:
             report=outcome.report,
         )
 
-    def commit(self, track: Track, fold: FoldRecord, record: Record, outcome: Outcome) -> None:
+    def commit(self, track: HostList, fold: FoldRecord, record: FoldReplay, outcome: Outcome) -> None:
         """A fold has left: follow both the list the host has and the one it was given."""
         self._know(fold, record, outcome)
         rounds = rounds_of(outcome.entries)
         track.attach(record, record.size)
         track.rest_here(rounds)
-        given = Track.given(outcome.raws, outcome.entries, track.next_position, self.memory)
+        given = HostList.given(outcome.raws, outcome.entries, track.next_position, self.memory)
         given.rest_here(rounds)
         self.tracks = [given, track]
 
-    def _know(self, fold: FoldRecord, record: Record, outcome: Outcome) -> None:
+    def _know(self, fold: FoldRecord, record: FoldReplay, outcome: Outcome) -> None:
         for entry in outcome.entries:
             if entry.summary:
                 self.memory.sign(entry.message, entry.position)
@@ -216,7 +216,7 @@ class Session:
         for track in self.tracks:
             track.look_again()
 
-    def adopt(self, fold: FoldRecord, record: Record, gone_calls: Iterable[str]) -> FoldRecord | None:
+    def adopt(self, fold: FoldRecord, record: FoldReplay, gone_calls: Iterable[str]) -> FoldRecord | None:
         """Know a fold that another process made. Of two folds of the same messages that one stays; returns ours.
 
         A fold of fewer messages than one of ours is known too, and ours stays in force.

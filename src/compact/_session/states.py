@@ -1,6 +1,6 @@
 """The explicit states of a session: what it needs, what a fold is doing, what the summarizer is doing.
 
-Owns: `Machine` and every legal move. Must never: decide when to move; the flow does.
+Owns: `StateMachine` and every legal move. Must never: decide when to move; the flow does.
 
     state          not_needed → needed → in_progress → completed → not_needed     (L02)
                    needed → not_needed            a threshold was raised, or the host shortened the list
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["Machine"]
+__all__ = ["StateMachine"]
 
 STATES: Mapping[str, frozenset[str]] = {
     "not_needed": frozenset({"needed"}),
@@ -38,7 +38,7 @@ SUMMARY_STATES: Mapping[str, frozenset[str]] = {
 }
 
 
-class Machine:
+class StateMachine:
     """Where a session stands. Every move is checked against the rules above; staying put is always legal."""
 
     __slots__ = ("phase", "state", "summary_state")

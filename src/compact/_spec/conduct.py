@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .conversation import SPOKEN, Fold, Item, Items, Shape, blocks, summaries
-from .session import Rules, State, steps
+from .session import ModelState, Rules, steps
 
 __all__ = ["Observed", "misconduct"]
 
@@ -47,7 +47,7 @@ def _left(seen: Observed) -> Items:
     if not seen.plan:
         return seen.list
     rules = Rules(Shape(seen.layout, 0, 0, 0), window=0, errors=("dead",), max_failures=len(seen.bodies))
-    state = State(said=seen.list, host=seen.list, list=seen.list, plan=seen.plan, at="selected")
+    state = ModelState(said=seen.list, host=seen.list, list=seen.list, plan=seen.plan, at="selected")
     for label in ("Archive", *("Answer" if body else "Fail" for body in seen.bodies), "Save"):
         state = next(then for name, _, then in steps(state, rules) if name == label)
     return state.archive[-1].left

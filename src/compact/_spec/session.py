@@ -1,6 +1,6 @@
 """`spec/Session.tla` in Python, action by action: the next-state relation of one session.
 
-Owns: `Rules`, `State`, `start` and `steps`. Must never: know anything of the engine.
+Owns: `Rules`, `ModelState`, `start` and `steps`. Must never: know anything of the engine.
 
 `steps(state, rules)` gives every step that the model allows from a state, by the name of its action. That it is the
 same relation as TLC's is tested on whole state graphs.
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from .conversation import Fold, Item, Items, Shape, after, message, open_in, plan_for, starts, tokens
 
-__all__ = ["Archived", "Rules", "State", "Step", "Tries", "start", "steps"]
+__all__ = ["Archived", "ModelState", "Rules", "Step", "Tries", "start", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Archived(NamedTuple):
     left: Items = ()
 
 
-class State(NamedTuple):
+class ModelState(NamedTuple):
     """The variables of the model."""
 
     said: Items = ()
@@ -95,12 +95,12 @@ class State(NamedTuple):
         """The positions that fold."""
         return frozenset().union(*(self.list[i - 1].of for fold in self.plan for i in fold))
 
-    def but(self, **values: Any) -> State:
+    def but(self, **values: Any) -> ModelState:
         """The same state with other values."""
         return self._replace(**values)
 
 
-Step = tuple[str, str | int | None, State]
+Step = tuple[str, str | int | None, ModelState]
 """The action, what it was given, and the state it leads to."""
 
 _CALL_OVER: dict[str, Any] = {
@@ -115,12 +115,12 @@ _CALL_OVER: dict[str, Any] = {
 }
 
 
-def start(rules: Rules) -> State:
+def start(rules: Rules) -> ModelState:
     """The initial state."""
-    return State(window=rules.window, wanted=rules.window)
+    return ModelState(window=rules.window, wanted=rules.window)
 
 
-def steps(now: State, rules: Rules) -> Iterator[Step]:
+def steps(now: ModelState, rules: Rules) -> Iterator[Step]:
     """Every step that the model allows."""
     if now.at == "rest":
         yield from _say(now, rules)
@@ -155,7 +155,7 @@ def steps(now: State, rules: Rules) -> Iterator[Step]:
         yield "Crash", None, _crashed(now)
 
 
-def due(now: State, rules: Rules) -> bool:
+def due(now: ModelState, rules: Rules) -> bool:
     """Whether a threshold is reached."""
     shape, found = rules.shape, starts(now.list)
     turns = sum(now.list[i - 1].at > now.since for i in found)
@@ -167,16 +167,16 @@ def due(now: State, rules: Rules) -> bool:
     )
 
 
-def _judged(now: State, rules: Rules) -> str:
+def _judged(now: ModelState, rules: Rules) -> str:
     return "needed" if due(now, rules) else "not_needed"
 
 
-def _heard(now: State, rules: Rules, what: str) -> Item:
+def _heard(now: ModelState, rules: Rules, what: str) -> Item:
     kind = {"pinned": "assistant", "pinned call": "call"}.get(what, what)
     return message(len(now.said) + 1, kind, kind != what, rules.shape.message_cost)
 
 
-def _say(now: State, rules: Rules) -> Iterator[Step]:
+def _say(now: ModelState, rules: Rules) -> Iterator[Step]:
     if len(now.said) < rules.max_messages:
         waiting = bool(open_in(now.host))
         for what in rules.sayable:
@@ -186,21 +186,21 @@ def _say(now: State, rules: Rules) -> Iterator[Step]:
                 yield "Say", what, now.but(said=(*now.said, item), host=host, list=host)
 
 
-def _given_back(now: State) -> State:
+def _given_back(now: ModelState) -> ModelState:
     return now.but(**_CALL_OVER, window=now.wanted, host=now.list, missed=False)
 
 
-def _raised(now: State) -> State:
+def _raised(now: ModelState) -> ModelState:
     return now.but(**_CALL_OVER, window=now.wanted, list=now.host)
 
 
-def _still(now: State, rules: Rules) -> State:
+def _still(now: ModelState, rules: Rules) -> ModelState:
     """The fold was given up, and nothing changed."""
     judged = now.but(state=_judged(now, rules))
     return _raised(judged) if rules.on_failure == "raise" else _given_back(judged)
 
 
-def _seen(now: State) -> Items:
+def _seen(now: ModelState) -> Items:
     """What the host holds, with the fold in its place that a process archived before it died."""
     newest = now.newest
     if newest is None or not now.missed:
@@ -208,14 +208,14 @@ def _seen(now: State) -> Items:
     return newest.left + tuple(item for item in now.host if item.at > newest.upto)
 
 
-def _begin(now: State, rules: Rules) -> Iterator[Step]:
+def _begin(now: ModelState, rules: Rules) -> Iterator[Step]:
     judged = now.but(state=_judged(now, rules), changed=False)
     yield "Judge", None, judged.but(at="judged") if judged.state == "needed" else _given_back(judged)
     if rules.manual:
         yield "Demand", None, now.but(state="needed", at="judged", forced=True, changed=False)
 
 
-def _select(now: State, rules: Rules) -> State:
+def _select(now: ModelState, rules: Rules) -> ModelState:
     by_tokens = not now.forced and 0 < rules.token_threshold <= tokens(now.list)
     chosen = now.but(plan=plan_for(now.list, now.window, rules.target if by_tokens else 0, rules.shape))
     if not chosen.plan or (chosen.positions == now.refused and not now.forced):
@@ -224,7 +224,7 @@ def _select(now: State, rules: Rules) -> State:
     return chosen.but(state="in_progress", phase="selecting", at="selected")
 
 
-def _settled(now: State, rules: Rules, more: tuple[int, ...], why: str) -> State:
+def _settled(now: ModelState, rules: Rules, more: tuple[int, ...], why: str) -> ModelState:
     """A body for the fold under way, or for all that are left."""
     bodies = now.bodies + more
     if len(bodies) < len(now.plan):
@@ -235,7 +235,7 @@ def _settled(now: State, rules: Rules, more: tuple[int, ...], why: str) -> State
     return now.but(bodies=bodies, tries=Tries(), broken=why, at="replacing", phase="replacing", summarizer="idle")
 
 
-def _failed(now: State, rules: Rules, error: str) -> State:
+def _failed(now: ModelState, rules: Rules, error: str) -> ModelState:
     tries = now.tries
     if error == "unusable" and tries.halved < 2:
         return now.but(tries=tries._replace(halved=tries.halved + 1))
@@ -248,14 +248,14 @@ def _failed(now: State, rules: Rules, error: str) -> State:
     return _settled(now, rules, (int(rules.on_failure == "extract"),) * count, error)
 
 
-def _returned(now: State, rules: Rules) -> State:
+def _returned(now: ModelState, rules: Rules) -> ModelState:
     left = now.archive[-1].left
     full = 0 < rules.token_threshold <= tokens(left)
     over = now.but(**_CALL_OVER, window=now.wanted, list=left, host=left, missed=False, refused=frozenset())
     return over.but(state="needed" if full else "completed")
 
 
-def _crashed(now: State) -> State:
+def _crashed(now: ModelState) -> ModelState:
     """What the process knew is gone, the archive and the host's list are not."""
     missed = now.missed or now.at == "saved"
     over = now.but(**_CALL_OVER, window=now.wanted, list=now.host, state="not_needed", missed=missed)

@@ -23,7 +23,7 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any
 
-__all__ = ["KINDS", "Ours", "Rubbish", "rubbish"]
+__all__ = ["KINDS", "PromptTexts", "Rubbish", "rejection_reason"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Rubbish:
         return f"{KINDS[self.kind]} ({self.size:,} characters)"
 
 
-class Ours:
+class PromptTexts:
     """The words of our prompts, which no answer has a reason to repeat: whole lines, and the names in the examples."""
 
     def __init__(self, prompts: Iterable[str]) -> None:
@@ -52,7 +52,9 @@ class Ours:
         self.names = frozenset(_names(examples)) - self.lines
 
 
-def rubbish(body: str, said: Iterable[str], ours: Ours, *, full: bool = False, opened: bool = False) -> Rubbish | None:
+def rejection_reason(
+    body: str, said: Iterable[str], ours: PromptTexts, *, full: bool = False, opened: bool = False
+) -> Rubbish | None:
     """What an answer is, when it cannot be a summary; None when it can.
 
     `said` is what was to be summarized, read only when there is a suspicion; `ours` are the words of our prompts.
@@ -85,7 +87,7 @@ def _uncited(line: str) -> str:
 
 
 class _Answer:
-    def __init__(self, body: str, said: Iterable[str], ours: Ours, full: bool, opened: bool) -> None:
+    def __init__(self, body: str, said: Iterable[str], ours: PromptTexts, full: bool, opened: bool) -> None:
         inner = _CODE_FENCE.fullmatch(body.strip())
         self.text = (inner[1] if inner else body).replace("’", "'").strip()
         self.lines = [line for raw in self.text.splitlines() if (line := raw.strip())]
@@ -172,7 +174,7 @@ def _stand_in(answer: _Answer) -> bool:
     return (len(words) <= 2 and set(words) <= _STAND_INS) or answer.begins("placeholder")
 
 
-def _says_nothing(line: str, ours: Ours) -> bool:
+def _says_nothing(line: str, ours: PromptTexts) -> bool:
     """Whether a line is a heading, or a field with nothing in it."""
     plain = _BULLET.sub("", line).strip(" *_")
     name, colon, value = plain.partition(":")

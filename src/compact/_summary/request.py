@@ -25,9 +25,9 @@ from typing import Literal
 
 from .._conversation.message import Message
 from ..errors import BadSummary, ContentFilter
-from .rejection import Ours, rubbish
+from .rejection import PromptTexts, rejection_reason
 
-__all__ = ["Ask", "body_of", "defused", "envelope", "judge", "labels", "render", "unwrap"]
+__all__ = ["Ask", "accept_answer", "body_of", "defused", "envelope", "labels", "render", "unwrap"]
 
 Kind = Literal["create", "merge", "shrink"]
 
@@ -140,7 +140,9 @@ def labels(message: Message, position: int, names: Mapping[str, str]) -> Iterato
         yield f"[#{position} result of {_plain(names.get(answer.id, answer.id))}]", answer.text
 
 
-def judge(answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: float, offline: bool = False) -> str:
+def accept_answer(
+    answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: float, offline: bool = False
+) -> str:
     """The body of an answer that may replace history.
 
     Otherwise `ContentFilter` for a refusal, and `BadSummary` with the numbers for anything else. What the built-in
@@ -152,7 +154,7 @@ def judge(answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: 
     size = ask.count(readable)
     full = ask.count(answer) >= _FULL * ask.max_tokens and not _closes(tag).search(answer)
     opened = full and _opens(tag).search(answer) is not None
-    found = None if offline and body else rubbish(body, ask.words, _our_words(), full=full, opened=opened)
+    found = None if offline and body else rejection_reason(body, ask.words, _our_words(), full=full, opened=opened)
     if found is not None and found.refusal:
         raise ContentFilter(f"the model refused: {found}")
     if size > ask.max_tokens:
@@ -243,6 +245,6 @@ def _prompt(name: str) -> str:
 
 
 @cache
-def _our_words() -> Ours:
+def _our_words() -> PromptTexts:
     folder = files("compact._summary").joinpath("prompts")
-    return Ours(entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".txt"))
+    return PromptTexts(entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".txt"))

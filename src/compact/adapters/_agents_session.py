@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from .._conversation.message import as_mapping
-from .._engine.fair_lock import Turnstile
+from .._engine.fair_lock import FairLock
 from .._engine.manager import CompactManager
 from .._engine.run_async import to_the_end
 from ..errors import ConfigError
@@ -108,6 +108,6 @@ def _a_call_waits(items: Sequence[Any]) -> bool:
 
 
 @lru_cache(maxsize=1_000)
-def _turns(_session_id: str) -> Turnstile:
+def _turns(_session_id: str) -> FairLock:
     """One at a time in a store, whichever object speaks to it."""
-    return Turnstile()
+    return FairLock()

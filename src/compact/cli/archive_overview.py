@@ -19,7 +19,7 @@ from .._archive.archive import Archive
 from .._compaction.laws import LAWS, FoldCase
 from .._compaction.layouts import LAYOUTS, layered
 from .._compaction.plan import Clip, Fold, Plan, Slot
-from .._conversation.formats import DIALECTS, detect
+from .._conversation.formats import FORMATS, detect
 from .._conversation.message import History, Message
 from .._spec.conduct import Observed, misconduct
 from .._spec.conversation import Item, Items
@@ -124,7 +124,7 @@ def _items(history: History, positions: Sequence[int]) -> Items:
 
 def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCase, bool]:
     """A fold as the laws see it, and whether its list was mended before it was folded."""
-    dialect = detect(transcript) or DIALECTS["openai-chat"]
+    dialect = detect(transcript) or FORMATS["openai-chat"]
     pinned, earlier = set(record["pinned"]), frozenset(record["earlier_summaries"])
     read = [dialect.read(raw)._replace(pinned=line in pinned) for line, raw in enumerate(transcript)]
     before = History(read, record["tokens"], record["positions"], earlier, frozenset())

@@ -28,7 +28,7 @@ from .agents import AgentConfig, modern_agent
 from .config_file import read_config_file
 from .environment import SECTIONS, SET_BY, blame_variables, find_file, from_environment, without
 from .fields import CountOrNone, explain, plain_mapping, unknown_name
-from .limits import lines_for
+from .limits import limits_for
 from .model_catalog import window_of
 from .proxy_section import ProxyPolicy
 from .sections import Policy, RedactionPolicy, Section, StoragePolicy, SummaryPolicy, TracingPolicy
@@ -128,7 +128,7 @@ class CompactConfig(BaseSettings):
     @property
     def trigger_line(self) -> int:
         """Tokens at which a fold is due: `trigger_pct` of the window, never above the budget; off, the budget."""
-        lines = lines_for(self.policy, self.window)
+        lines = limits_for(self.policy, self.window)
         return self.budget if lines.share is None else lines.share
 
     def _rebuilt(self, changes: Mapping[str, Any], kept: Iterable[str]) -> Self:

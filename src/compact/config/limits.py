@@ -1,6 +1,6 @@
 """The token limits of one call.
 
-Owns: `Lines` and `lines_for`.
+Owns: `Limits` and `limits_for`.
 Must never: look at messages, or decide whether a compaction is due.
 
 `trigger_pct` is a share of the window, not of the budget; no limit is ever above the budget.
@@ -13,11 +13,11 @@ from math import ceil
 
 from .sections import Policy
 
-__all__ = ["Lines", "lines_for"]
+__all__ = ["Limits", "limits_for"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class Limits:
     """The token lines that hold for one call. `window` and `budget` bound; the others fire when configured."""
 
     window: int
@@ -34,7 +34,7 @@ class Lines:
         object.__setattr__(self, "trigger", min(line for line in lines if line is not None))
 
 
-def lines_for(policy: Policy, window: int, *, reserve_output: int | None = None) -> Lines:
+def limits_for(policy: Policy, window: int, *, reserve_output: int | None = None) -> Limits:
     """The lines of a policy at this window; a request's own output limit takes the place of `reserve_output`."""
     reserve = policy.reserve_output if reserve_output is None else reserve_output
     budget = window - policy.hard_cap_buffer - reserve
@@ -42,4 +42,4 @@ def lines_for(policy: Policy, window: int, *, reserve_output: int | None = None)
     share = min(ceil(round(policy.trigger_pct * window, 6)), budget) if policy.trigger_pct else None
     threshold = min(policy.token_threshold, budget) if policy.token_threshold else None
     prepare = ceil(round(policy.prepare_pct * window, 6)) if policy.prepare_pct else None
-    return Lines(window, budget, share, threshold, prepare)
+    return Limits(window, budget, share, threshold, prepare)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from .._conversation.formats import DIALECTS, detect
+from .._conversation.formats import FORMATS, detect
 from .._conversation.message import Message
 from ..errors import InvalidMessage, LogError
 from ._log import Log
@@ -79,7 +79,7 @@ def finished(
     source = f"{log.name} ({part})" if part else log.name
     tools = tools if isinstance(tools, list) and tools else None
     told = list(notes)
-    reader = DIALECTS[dialect] if dialect else detect(messages, tools) or DIALECTS["openai-chat"]
+    reader = FORMATS[dialect] if dialect else detect(messages, tools) or FORMATS["openai-chat"]
     read: list[Message] = []
     for number, raw in enumerate(messages, 1):
         try:

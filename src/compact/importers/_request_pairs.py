@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._conversation.formats import DIALECTS, Dialect, detect
+from .._conversation.formats import FORMATS, MessageFormat, detect
 from ..errors import InvalidMessage
 from .plain import is_message
 
@@ -90,7 +90,7 @@ class Threads:
         """Join a request to the conversation that it is a part of, or begin a new one."""
         if exchange.previous is not None and (known := self._by_response.get(exchange.previous)) is not None:
             exchange.messages = [*known.newest.messages, *known.newest.answer, *exchange.messages]
-        reader = detect([*exchange.messages, *exchange.answer]) or DIALECTS["openai-chat"]
+        reader = detect([*exchange.messages, *exchange.answer]) or FORMATS["openai-chat"]
         said = _said(exchange.messages, reader)
         asked = len(said)
         said += _said(exchange.answer, reader)
@@ -245,7 +245,7 @@ def _call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"id": call.get("id"), "type": "function", "function": {"name": call.get("name"), "arguments": text}}
 
 
-def _said(raws: Sequence[Any], reader: Dialect) -> list[Any]:
+def _said(raws: Sequence[Any], reader: MessageFormat) -> list[Any]:
     """What each message says, for comparing."""
     said: list[Any] = []
     for raw in raws:

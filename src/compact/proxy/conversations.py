@@ -24,7 +24,7 @@ from hashlib import sha256
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
-from .._conversation.formats import DIALECTS
+from .._conversation.formats import FORMATS
 from .._engine.manager import CompactManager
 from .._http.endpoints import Endpoint, window_named
 from .._session.entries import Memory
@@ -202,7 +202,7 @@ class Conversations:
         value = await asyncio.to_thread(self._manager._fold_known, session)
         if value is None or not 0 < value["reach"] <= len(chain):
             return None
-        signed = {Memory.signature(DIALECTS[exchange.endpoint.dialect].read(message)) for message in made}
+        signed = {Memory.signature(FORMATS[exchange.endpoint.dialect].read(message)) for message in made}
         if not signed.issuperset(filter(None, (one["signature"] for one in value["made"]))):
             return None  # it is another branch's: a newer one, made just now
         if not exchange.named:

@@ -21,7 +21,7 @@ from .._conversation.tool_schemas import tools_tokens
 from .._http.endpoints import Endpoint
 from .._session.entries import Reader, content_digest
 from ..config import CompactConfig, window_of
-from ..config.limits import lines_for
+from ..config.limits import limits_for
 from .body import Body
 from .bounded import Bounded
 from .light import HEAVY
@@ -77,7 +77,7 @@ class Scales:
         window = self._config.max_context_tokens or window_of(model)
         window = min(window, limit) if limit else window
         reserve = self._reserve(endpoint.reserved(body.fields), window)
-        lines = lines_for(policy, window, reserve_output=reserve)
+        lines = limits_for(policy, window, reserve_output=reserve)
         line = min(lines.trigger, lines.prepare or lines.trigger)
         reader = self._reader(endpoint, model)
         factor = 1 + reader.tally.margin

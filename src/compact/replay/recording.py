@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from .._conversation.formats import DIALECTS, Dialect, detect
+from .._conversation.formats import FORMATS, MessageFormat, detect
 from .._conversation.message import Message
-from .._conversation.tokens import REPLY_PRIMER, Tally, counter_for, message_tokens
+from .._conversation.tokens import REPLY_PRIMER, TokenCounter, counter_for, message_tokens
 from .._conversation.tool_schemas import tools_tokens
 from .._facts.ranking import ending
 from .._facts.values import scan
@@ -62,7 +62,7 @@ class Scales:
     tokens: tuple[int, ...]
     fixed: int
     """Tokens of the tools, and of what primes the reply."""
-    tally: Tally
+    tally: TokenCounter
 
     def weigh(self, message: Message) -> int:
         """What one message weighs that was not recorded."""
@@ -77,9 +77,9 @@ class Recording:
     _scales: dict[tuple[str, str], Scales] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> MessageFormat:
         """The format of the messages."""
-        return detect(self.conversation.messages, self.conversation.tools) or DIALECTS["openai-chat"]
+        return detect(self.conversation.messages, self.conversation.tools) or FORMATS["openai-chat"]
 
     @cached_property
     def messages(self) -> list[Message]:

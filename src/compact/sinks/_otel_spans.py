@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .._events.trace import Call
+from .._events.trace import TracedCall
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -25,7 +25,7 @@ _FALLBACKS = frozenset({"pruning-only", "extract", "unchanged", "none", "raise"}
 Scalar = str | bool | int | float
 
 
-def draw(call: Call, parent: SpanContext | None, tracer: Tracer, capture_content: bool) -> None:
+def draw(call: TracedCall, parent: SpanContext | None, tracer: Tracer, capture_content: bool) -> None:
     """The spans of one fold, below the span that was current where its call began."""
     from opentelemetry import trace
     from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -49,7 +49,7 @@ def draw(call: Call, parent: SpanContext | None, tracer: Tracer, capture_content
     span.end(_nanoseconds(max(call.started, call.ended)))
 
 
-def _draw_chat(call: Call, at: int, tracer: Tracer, inside: Context) -> None:
+def _draw_chat(call: TracedCall, at: int, tracer: Tracer, inside: Context) -> None:
     """A call of the summarizer. What the built-in one does is no chat with a model."""
     from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -84,7 +84,7 @@ def _draw_chat(call: Call, at: int, tracer: Tracer, inside: Context) -> None:
     span.end(_nanoseconds(max(call.started, event.time)))
 
 
-def _told(call: Call, capture_content: bool) -> dict[str, Any]:
+def _told(call: TracedCall, capture_content: bool) -> dict[str, Any]:
     """What a fold's span says of it."""
     estimate, decision, pruned = (
         call.data("token_estimate"),
@@ -123,7 +123,7 @@ def _told(call: Call, capture_content: bool) -> dict[str, Any]:
     return told
 
 
-def kind_of(call: Call) -> dict[str, Any]:
+def kind_of(call: TracedCall) -> dict[str, Any]:
     """What tells folds of one sort from others: few values each."""
     decision = call.data("trigger_decision")
     rules = decision.get("policy", {})
@@ -135,7 +135,7 @@ def kind_of(call: Call) -> dict[str, Any]:
     }
 
 
-def scores_of(call: Call) -> list[float]:
+def scores_of(call: TracedCall) -> list[float]:
     """What the summaries of a fold kept, of 100."""
     reports = (event.data.get("report") or {} for event in call.named("summary_created"))
     return [float(report["score"]) for report in reports if "score" in report]

@@ -18,7 +18,7 @@ from threading import RLock
 from typing import Any
 
 from .._events.event import Event, Sink
-from .._events.trace import Call, Calls
+from .._events.trace import CallTracer, TracedCall
 from ..errors import MissingExtra
 from ._process import renewed_in_child
 
@@ -54,7 +54,7 @@ class _FoldSpans:
     def _renew(self) -> None:
         """As new, in a forked child too: the lock may be held there by nobody, and the spans are the parent's."""
         self._lock = RLock()
-        self._calls = Calls()
+        self._calls = CallTracer()
         self._open: OrderedDict[str, Any] = OrderedDict()
 
     def __call__(self, event: Event) -> None:
@@ -102,7 +102,7 @@ class _FoldSpans:
             span.finish()
 
 
-def _told(call: Call, capture_content: bool) -> dict[str, Any]:
+def _told(call: TracedCall, capture_content: bool) -> dict[str, Any]:
     """A fold in numbers and names; its texts only on demand."""
     estimate, decision, pruned = (
         call.data("token_estimate"),

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from .._events.event import Event
 from .._events.serialize import plain
-from .._events.trace import Calls, Span, has_times, spans_of, trace_of
+from .._events.trace import CallTracer, TracedSpan, has_times, spans_of, trace_of
 from ._batching import Offer
 from ._http_post import Post, Stale
 from ._queue import Queued, Undelivered
@@ -62,11 +62,11 @@ class _Exporter(Offer[_Item]):
 
     def _start(self) -> None:
         self._process = os.getpid()
-        self._calls = Calls()
+        self._calls = CallTracer()
         self._announced: set[str] = set()
         self._traces: dict[str, _Item] = {}
         """Of the sessions in hand."""
-        self._spans: dict[int, tuple[Event, list[Span]]] = {}
+        self._spans: dict[int, tuple[Event, list[TracedSpan]]] = {}
         """Of the batch in hand, by the event's identity: one that comes again must not be sorted into calls again."""
 
     def deliver(self, events: Sequence[Event]) -> None:
@@ -89,7 +89,7 @@ class _Exporter(Offer[_Item]):
             )
             raise Undelivered(f"{why}. Please report this", lost=len(lost))
 
-    def _sorted(self, event: Event) -> list[Span]:
+    def _sorted(self, event: Event) -> list[TracedSpan]:
         """Its spans. One without a time belongs to no call: it would take all the others' places."""
         try:
             return spans_of(event, self._calls.of(event)) if has_times(event) else []

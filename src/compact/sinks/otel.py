@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from .._events.event import Event
-from .._events.trace import Call, Calls, has_times
+from .._events.trace import CallTracer, TracedCall, has_times
 from .._redaction import Redactor
 from ..errors import MissingExtra
 from ._otel_spans import draw, kind_of, scalars, scores_of
@@ -91,7 +91,7 @@ class OtelSink(Queued):
     def _renew(self) -> None:
         """As new, in a forked child too: connections and locks of the parent's are no use there."""
         super()._renew()
-        self._calls = Calls()
+        self._calls = CallTracer()
         self._taken: dict[int, tuple[Event, bool]] = {}
         """Of the batch in hand, in case it comes once more: events whose news wait in the collector already, or who
         had none that could be told."""
@@ -199,7 +199,7 @@ class _Metrics:
         told = {"error.type": event.data.get("error_type"), "compact.fallback": event.data.get("fallback")}
         self._failures.add(1, scalars(told))
 
-    def folded(self, call: Call) -> None:
+    def folded(self, call: TracedCall) -> None:
         """Count a fold, if one left."""
         kind = scalars(kind_of(call))
         self._seconds.record(max(0.0, call.ended - call.started), kind)

@@ -20,8 +20,8 @@ from typing import Any
 
 from .._archive.archive import Archive
 from .._archive.fold_record import digest, parse
-from .._archive.history import Past
-from .._archive.search_index import Index
+from .._archive.history import ArchiveHistory
+from .._archive.search_index import SearchIndex
 from .._redaction import Redactor, held_secrets
 from ..config import CompactConfig
 from ..errors import ArchiveError
@@ -75,8 +75,8 @@ class Shelf:
         self._store = store
         self._archive = Archive(store, redactor, storage.adapter)
         within = None if given.is_absolute() else Path.cwd()
-        index = Index(given.absolute() / ".index" if self.root else None, within=within)
-        self._past = Past(self._archive, index, self._complain)
+        index = SearchIndex(given.absolute() / ".index" if self.root else None, within=within)
+        self._past = ArchiveHistory(self._archive, index, self._complain)
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         self._kept: dict[str, Kept] = {}

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from .._compaction.laws import LAWS
-from .._conversation.formats import DIALECTS, Dialect, detect
+from .._conversation.formats import FORMATS, MessageFormat, detect
 from .._conversation.message import Message, readable
 from ..errors import InvalidMessage
 
@@ -229,8 +229,8 @@ class Fold:
         return [f"The record has no list in {', '.join(names)}: it is shown without. Put a backup of it in its place."]
 
     @cached_property
-    def _dialect(self) -> Dialect:
-        return detect(self.transcript) or DIALECTS["openai-chat"]
+    def _dialect(self) -> MessageFormat:
+        return detect(self.transcript) or FORMATS["openai-chat"]
 
     @cached_property
     def _made(self) -> list[Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .._archive.jsonl import read_lines
-from .._events.trace import Calls, Span, event_of, spans_of
+from .._events.trace import CallTracer, TracedSpan, event_of, spans_of
 from ..errors import ArchiveError, CompactError
 from .archive_reader import Kept, Shelf
 from .span_table import TAIL, Noted, Spans, whole_text
@@ -38,7 +38,7 @@ class Source:
         self._shelf = shelf
         self._file = file.absolute() if file is not None else None
         self._lock = threading.Lock()
-        self._calls: dict[str, Calls] = {}
+        self._calls: dict[str, CallTracer] = {}
         """By place, the calls that were open where its events were read to; a place that is new here is read anew."""
         self._at: Noted | None = None
         """How far the file was read."""
@@ -91,7 +91,7 @@ class Source:
             self._complaints.pop(path.name, None)
         new = data[min(done, TAIL) :]
         whole = self._whole(new)
-        calls = self._calls.setdefault(name, Calls())
+        calls = self._calls.setdefault(name, CallTracer())
         news = self._spans.add(self._spans_of(new[:whole], path.name, calls))
         self._at = Noted.of("", "", data[: min(done, TAIL) + whole], done + whole)
         return news
@@ -150,7 +150,7 @@ class Source:
             return True
         if not resumed and same:
             return False
-        calls = self._calls.setdefault(one.place, Calls())
+        calls = self._calls.setdefault(one.place, CallTracer())
         news = False
         for key, found in data.items():
             done = noted[key].read if resumed and key in noted else 0
@@ -201,10 +201,10 @@ class Source:
             return end
         return len(data)
 
-    def _spans_of(self, data: bytes, what: str, calls: Calls) -> list[dict[str, Any]]:
+    def _spans_of(self, data: bytes, what: str, calls: CallTracer) -> list[dict[str, Any]]:
         """The spans of some lines, each once."""
         values, complaint = read_lines(data, what, tolerant=True)
-        latest: dict[str, Span] = {}
+        latest: dict[str, TracedSpan] = {}
         bad = 0
         for value in values:
             try:

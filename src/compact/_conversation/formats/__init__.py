@@ -1,6 +1,6 @@
 """How a host's messages are read, written, judged and mended: one dialect per provider format.
 
-Owns: the registry, and detection. The `Dialect` protocol and what the formats share are in `base`.
+Owns: the registry, and detection. The `MessageFormat` protocol and what the formats share are in `base`.
 Must never: change a host object, decide what folds, or count tokens.
 
 Detection looks for evidence, message by message, and stops at the first: a message that names its `dialect`, an item
@@ -14,18 +14,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .anthropic import AnthropicDialect
-from .base import Dialect, Problem
+from .base import MessageFormat, Problem
 from .openai_chat import ChatDialect
 from .openai_responses import RESPONSES_ITEMS, ResponsesDialect
 
-__all__ = ["DIALECTS", "Dialect", "Problem", "detect"]
+__all__ = ["FORMATS", "MessageFormat", "Problem", "detect"]
 
 _CHAT, _RESPONSES, _ANTHROPIC = ChatDialect(), ResponsesDialect(), AnthropicDialect()
 
-DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (_CHAT, _RESPONSES, _ANTHROPIC)}
+FORMATS: Mapping[str, MessageFormat] = {dialect.name: dialect for dialect in (_CHAT, _RESPONSES, _ANTHROPIC)}
 """The built-in dialects by name."""
 
-_EVIDENCE: Mapping[str, Dialect] = {
+_EVIDENCE: Mapping[str, MessageFormat] = {
     **dict.fromkeys(("image_url", "file"), _CHAT),
     **dict.fromkeys(("input_text", "output_text", "input_image", "input_file"), _RESPONSES),
     **dict.fromkeys(
@@ -36,7 +36,7 @@ _EVIDENCE: Mapping[str, Dialect] = {
 """Types of content parts that only one format has."""
 
 
-def detect(messages: Sequence[Any], tools: Sequence[Any] | None = None) -> Dialect | None:
+def detect(messages: Sequence[Any], tools: Sequence[Any] | None = None) -> MessageFormat | None:
     """The dialect these messages are written in, or None when they would read alike in all of them."""
     for raw in messages:
         try:
@@ -53,11 +53,11 @@ def detect(messages: Sequence[Any], tools: Sequence[Any] | None = None) -> Diale
     return None
 
 
-def _of_message(raw: Any) -> Dialect | None:
+def _of_message(raw: Any) -> MessageFormat | None:
     if type(raw) is dict and len(raw) == 2 and type(raw.get("content")) is str and "role" in raw:
         return None  # plain text, which reads alike everywhere: most messages until the first tool call
-    if type(raw) is not dict and isinstance(named := getattr(raw, "dialect", None), str) and named in DIALECTS:
-        return DIALECTS[named]  # it says so itself
+    if type(raw) is not dict and isinstance(named := getattr(raw, "dialect", None), str) and named in FORMATS:
+        return FORMATS[named]  # it says so itself
     kind = _field(raw, "type")
     content = _field(raw, "content")
     if isinstance(kind, str):

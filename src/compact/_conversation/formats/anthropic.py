@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InvalidMessage
-from ..message import Answer, Call, Message, Role
+from ..message import Message, Role, ToolCall, ToolResult
 from .base import (
     CONTINUES,
     NO_RESULT,
@@ -195,7 +195,7 @@ class _Order:
     """The reverse of `home`."""
     moved: dict[int, list[Slot]] = field(default_factory=dict)
     """Step → its results that stand elsewhere."""
-    missing: dict[int, list[Call]] = field(default_factory=dict)
+    missing: dict[int, list[ToolCall]] = field(default_factory=dict)
     """Step → its calls that have no result at all."""
     orphans: list[Slot] = field(default_factory=list)
     """Results without a call."""
@@ -277,19 +277,19 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
 
     texts: list[str] = []
     thoughts: list[str] = []
-    calls: list[Call] = []
-    answers: list[Answer] = []
+    calls: list[ToolCall] = []
+    answers: list[ToolResult] = []
     weight = result_weight = 0
     for part in content:
         block = {"type": "text", "text": part} if isinstance(part, str) else fields_of(part, "A content block")
         kind = block.get("type")
         if kind == "tool_use":
             _require(role == "assistant", "A tool_use block belongs in an assistant message.")
-            calls.append(Call(text_of(block, "id"), text_of(block, "name"), json_text(block.get("input") or {})))
+            calls.append(ToolCall(text_of(block, "id"), text_of(block, "name"), json_text(block.get("input") or {})))
         elif kind == "tool_result":
             _require(role == "user", "A tool_result block belongs in a user message.")
             text, tokens = content_text(block.get("content"))
-            answers.append(Answer(text_of(block, "tool_use_id"), text))
+            answers.append(ToolResult(text_of(block, "tool_use_id"), text))
             result_weight += tokens
         elif kind == "thinking":
             thoughts.append(text_of(block, "thinking"))

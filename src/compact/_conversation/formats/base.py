@@ -1,6 +1,6 @@
 """What the dialects share: their contract, how a message is read and copied, and how answers find their calls.
 
-Owns: `Dialect`, `Problem`, and the words that repairs write into a conversation.
+Owns: `MessageFormat`, `Problem`, and the words that repairs write into a conversation.
 Must never: know which fields a provider puts where on a message, change a host object, or put content in an error.
 
 Rules:
@@ -34,7 +34,7 @@ __all__ = [
     "CONTINUES",
     "NO_RESULT",
     "ORPHAN",
-    "Dialect",
+    "MessageFormat",
     "Problem",
     "Slot",
     "calls_of_answers",
@@ -63,7 +63,7 @@ class Problem:
     message: str
 
 
-class Dialect(Protocol):
+class MessageFormat(Protocol):
     """One message format. Stateless; every method returns new values and leaves its arguments alone."""
 
     name: str

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import InvalidMessage
-from ..message import Answer, Call, Message, Role
+from ..message import Message, Role, ToolCall, ToolResult
 from .base import (
     CONTINUES,
     NO_RESULT,
@@ -143,7 +143,7 @@ class ChatDialect:
         note: dict[str, Any] = {"role": "assistant", "content": orphan_text(message.answers[0].text)}
         return self.read({**note, "meta": {"protected": True}} if message.pinned else note)
 
-    def _no_result(self, step: Message, call: Call) -> Message:
+    def _no_result(self, step: Message, call: ToolCall) -> Message:
         if fields_of(step.raw).get("tool_calls"):
             return self.read({"role": "tool", "tool_call_id": call.id, "content": NO_RESULT})
         return self.read({"role": "function", "name": call.name, "content": NO_RESULT})
@@ -157,7 +157,7 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
     text, weight = content_text(fields.get("content"))
     name, pinned = text_of(fields, "name"), is_protected(fields)
     if role == "tool":
-        answer = Answer(name if said == "function" else text_of(fields, "tool_call_id"), text)
+        answer = ToolResult(name if said == "function" else text_of(fields, "tool_call_id"), text)
         return Message("tool", "", raw, answers=(answer,), name=name, pinned=pinned, weight=weight)
     if role != "assistant":
         return Message(role, text, raw, name=name, pinned=pinned, weight=weight)
@@ -178,7 +178,7 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
     )
 
 
-def _calls(fields: Mapping[str, Any]) -> tuple[Call, ...]:
+def _calls(fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     calls = []
     for item in list_of(fields.get("tool_calls"), "The field `tool_calls`"):
         call = fields_of(item, "A tool call")
@@ -186,16 +186,16 @@ def _calls(fields: Mapping[str, Any]) -> tuple[Call, ...]:
         body = fields_of(call.get("function") if custom is None else custom, "The function of a tool call")
         arguments = body.get("arguments" if custom is None else "input")
         calls.append(
-            Call(text_of(call, "id"), text_of(body, "name"), "" if arguments is None else json_text(arguments))
+            ToolCall(text_of(call, "id"), text_of(body, "name"), "" if arguments is None else json_text(arguments))
         )
     if not calls and (legacy := fields.get("function_call")) is not None:
         body = fields_of(legacy, "The function_call")
         name = text_of(body, "name")
-        calls.append(Call(name, name, json_text(body.get("arguments") or "")))
+        calls.append(ToolCall(name, name, json_text(body.get("arguments") or "")))
     return tuple(calls)
 
 
-def _missing(step: Message, answers: Sequence[Message]) -> list[Call]:
+def _missing(step: Message, answers: Sequence[Message]) -> list[ToolCall]:
     """The calls of a step that none of its answers is for."""
     answered = Counter(answer.id for message in answers for answer in message.answers)
     missing = []

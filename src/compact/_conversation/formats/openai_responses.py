@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import InvalidMessage
-from ..message import Answer, Call, Message, Role
+from ..message import Message, Role, ToolCall, ToolResult
 from .base import (
     CONTINUES,
     NO_RESULT,
@@ -183,12 +183,14 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
         tool, arguments = _CALLS[kind]
         key = "id" if kind == "mcp_approval_request" or not fields.get("call_id") else "call_id"
         value = fields.get(arguments)
-        call = Call(text_of(fields, key), tool or text_of(fields, "name"), "" if value is None else json_text(value))
+        call = ToolCall(
+            text_of(fields, key), tool or text_of(fields, "name"), "" if value is None else json_text(value)
+        )
         return Message("assistant", "", raw, calls=(call,), pinned=pinned, fragment=True)
     if kind in _OUTPUTS:
         key = "approval_request_id" if kind == "mcp_approval_response" else "call_id" if fields.get("call_id") else "id"
         text, weight = _output_text(fields)
-        return Message("tool", "", raw, answers=(Answer(text_of(fields, key), text),), pinned=pinned, weight=weight)
+        return Message("tool", "", raw, answers=(ToolResult(text_of(fields, key), text),), pinned=pinned, weight=weight)
     if kind == "reasoning":
         weight = encrypted_weight(text_of(fields, "encrypted_content"))
         thoughts = [content_text(fields.get(key))[0] for key in ("summary", "content")]
