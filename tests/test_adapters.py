@@ -183,7 +183,7 @@ def test_an_error_of_a_framework_is_named_without_its_text() -> None:
     gate = Gate(manager, bridge=Bridge(read, write))
     assert ["x"] == gate.send(gate.apart("s", ["x"]), ["x"])
     (event,) = recorder["warning"]
-    assert "a list was sent as it is, because of ValueError" == event.data["message"]
+    assert "a list was sent unchanged, because of ValueError" == event.data["message"]
 
 
 def test_our_marker_never_reaches_a_provider() -> None:

@@ -637,12 +637,12 @@ def test_back_and_forth_over_several_folds(restart: bool, given: bool) -> None:
         mine = step("undo", mine)
         assert lists[2 * number] == mine
         mine = mine if not number else lists[2 * number - 1]
-    with pytest.raises(ArchiveError, match="'s' has no fold to undo: all 3 are undone"):
+    with pytest.raises(ArchiveError, match="'s' has no compaction to undo: all 3 are undone"):
         step("undo", mine)
     for number in (0, 1, 2):
         mine = lists[2 * number]
         assert lists[2 * number + 1] == step("redo", mine)
-    with pytest.raises(ArchiveError, match="'s' has no fold to redo: none was undone"):
+    with pytest.raises(ArchiveError, match="'s' has no compaction to redo: none was undone"):
         step("redo", mine)
     assert manager.verify("s")
     manager.close()
@@ -682,9 +682,9 @@ def test_a_list_that_does_not_fit_is_refused(way: str) -> None:
 def test_nothing_to_undo_or_redo() -> None:
     """A session that never folded says so."""
     with manager_for() as manager:
-        with pytest.raises(ArchiveError, match="no fold to undo: it was never folded"):
+        with pytest.raises(ArchiveError, match="no compaction to undo: it was never compacted"):
             manager.undo("s")
-        with pytest.raises(ArchiveError, match="no fold to redo: none was undone"):
+        with pytest.raises(ArchiveError, match="no compaction to redo: none was undone"):
             manager.redo("s")
     with (
         manager_for(storage={"adapter": "none"}) as manager,
@@ -703,7 +703,7 @@ def test_a_new_fold_ends_redo_and_undo_goes_around_what_was_undone() -> None:
         assert second == manager.undo("s")
         third = grow(second, 200)
         manager.manual_compact("s", third)
-        with pytest.raises(ArchiveError, match="no fold to redo: a newer fold took its place"):
+        with pytest.raises(ArchiveError, match="no compaction to redo: a newer compaction took its place"):
             manager.redo("s")
         assert third == manager.undo("s")
         assert grow(chat("s"), 0) == manager.undo("s")
@@ -839,7 +839,7 @@ def test_a_walk_of_folds_undos_and_redos(walk: list[str]) -> None:
         else:
             source, target = (done, undone) if move == "undo" else (undone, done)
             if not source:
-                with pytest.raises(ArchiveError, match=f"no fold to {move}"):
+                with pytest.raises(ArchiveError, match=f"no compaction to {move}"):
                     getattr(manager, move)("s", mine)
                 continue
             # A host that appended to the list before going back once more has no list that fits: it asks without one.
@@ -882,9 +882,9 @@ def test_a_diff_of_an_older_step_and_of_none() -> None:
             True,
             True,
         )
-        with pytest.raises(KeyMissing, match=r"'s' has no completed fold 9; it has \[1, 2\]"):
+        with pytest.raises(KeyMissing, match=r"'s' has no completed compaction 9; it has \[1, 2\]"):
             manager.diff("s", 9)
-        with pytest.raises(KeyMissing, match="'nobody' has no completed fold"):
+        with pytest.raises(KeyMissing, match="'nobody' has no completed compaction"):
             manager.diff("nobody")
 
 
@@ -995,7 +995,7 @@ def test_prune_keeps_what_has_no_time(caplog: pytest.LogCaptureFixture) -> None:
             path_of(name).write_text("{}")
         assert [] == manager.prune(timedelta(microseconds=1))
     assert path_of("transcript-pre-compact-001.jsonl").exists()
-    assert 2 == len([log for log in caplog.records if "stays: nothing in the archive tells when" in log.getMessage()])
+    assert 2 == len([log for log in caplog.records if "stays: nothing in the archive says when" in log.getMessage()])
 
 
 @pytest.mark.parametrize("age", [timedelta(0), timedelta(days=-1)])

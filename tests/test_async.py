@@ -367,7 +367,7 @@ def test_a_long_list_is_read_and_planned_in_a_thread() -> None:
 
     def layout(history: Any, policy: Any) -> Any:
         note("planned")
-        return LAYOUTS["layered"](history, policy)
+        return LAYOUTS["layered"].choose(history, policy)
 
     def protect(raw: Any) -> bool:
         note("read")

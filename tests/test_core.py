@@ -24,7 +24,7 @@ from test_engine import golden_rows, policy_from
 import compact
 from compact import CompactConfig, CompactManager, Event, Fold, History, Plan, Policy, compact_messages
 from compact._archive.fold_record import own_fields
-from compact._compaction.fit import _pressures
+from compact._compaction.fit import lowered_policies
 from compact._compaction.splice import shorten
 from compact._conversation.formats import FORMATS
 from compact._conversation.message import Message, ToolCall, ToolResult, as_mapping, readable
@@ -55,8 +55,7 @@ def values() -> list[type]:
 CHANGING = {
     "_conversation.formats.anthropic._Order",
     "_events.trace.TracedCall",
-    "_pipeline.underway.Call",
-    "_session.session.Ledger",
+    "_session.session.ArchiveState",
 }
 """What grows while it is looked at."""
 
@@ -73,12 +72,12 @@ def test_a_dataclass_of_the_core_is_frozen_and_has_slots() -> None:
 
 def test_keeps_give_way_in_turns() -> None:
     """Turns first, then pairs, one at a time, down to the floor."""
-    pressed = _pressures(Policy(keep_recent_turns=4, keep_tool_io_pairs=2))
+    pressed = lowered_policies(Policy(keep_recent_turns=4, keep_tool_io_pairs=2))
     assert [(4, 2), (3, 2), (3, 1), (2, 1), (1, 1), (0, 0)] == [
         (p.keep_recent_turns, p.keep_tool_io_pairs) for p in pressed
     ]
-    assert [3, 2, 1, 0] == [p.window_rounds for p in _pressures(Policy(layout="rolling", window_rounds=3))]
-    assert 1 == len([*_pressures(Policy(layout="in_place"))])
+    assert [3, 2, 1, 0] == [p.window_rounds for p in lowered_policies(Policy(layout="rolling", window_rounds=3))]
+    assert 1 == len([*lowered_policies(Policy(layout="in_place"))])
 
 
 def test_what_was_read_is_read_again_when_it_turns_out_to_be_another_format() -> None:
@@ -116,7 +115,7 @@ def test_a_fold_replayed_in_part_brings_nothing_of_the_rest() -> None:
     plain = [Entry(Message("user", str(n), None), 5, n) for n in range(6)]
     summary, clipped = Entry(plain[1].message, 5, 1, summary=True), Entry(plain[3].message, 5, 3)
     record = FoldReplay(1, 1, 6, b"", 6, b"", (0, summary, 2, clipped, 4, 5))
-    track = HostList.given([entry.message.raw for entry in plain], plain, 6, Memory())
+    track = HostList.of_output([entry.message.raw for entry in plain], plain, 6, Memory())
     track.attach(record, 3)
     assert [0, summary, 2] == track.slots
 

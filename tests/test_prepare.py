@@ -23,6 +23,7 @@ from providers import problems
 
 from compact import Ask, CompactConfig, CompactManager
 from compact._engine.live_sessions import HOT_SESSIONS
+from compact._engine.manager import internals_of
 from compact.errors import ArchiveError, ConfigError, InsufficientBudget, ModelUnavailable
 from compact.stores.fs import FileStore
 from compact.testing import Recorder, ScriptedModel, chat, transcripts
@@ -350,7 +351,7 @@ def test_another_fold_meanwhile_wins(tmp_path: Path) -> None:
     assert manager.verify("s")
     assert manager.undo("s") == manager.restore("s", 3)
     assert manager.undo("s") == EARLY == manager.restore("s", 2)
-    with pytest.raises(ArchiveError, match="no fold to undo"):
+    with pytest.raises(ArchiveError, match="no compaction to undo"):
         manager.undo("s")
     assert manager.redo("s") == kept
 
@@ -523,19 +524,19 @@ def test_whatever_is_said_the_same_rules_hold(
 def test_a_fold_is_known_elsewhere() -> None:
     """Two managers that share nothing: the second sends what the first does, and goes on from its summary."""
     one, other = (manager_for(ScriptedModel(numbered()), policy={"prepare_pct": None}) for _ in range(2))
-    assert one._fold_known("s") is None
+    assert internals_of(one).shared_fold("s") is None
     sent = one.preflight("s", DUE)
-    value = json.loads(json.dumps(one._fold_known("s")))
+    value = json.loads(json.dumps(internals_of(one).shared_fold("s")))
     assert value["size"] == len(DUE)
     assert 0 < value["reach"] <= value["size"]
     for _ in range(2):  # the second time nothing changes
-        other._adopt_fold("s", value)
+        asyncio.run(internals_of(other).adopt_fold("s", value))
     assert 1 == len(other.session("s").folds)
     longer = [*DUE, *chat("ua", first=800)]
     assert told(other.preflight("s", copy.deepcopy(longer))) == told(one.preflight("s", longer))
     assert told(sent) == told(other.preflight("s", DUE))
-    assert value == json.loads(json.dumps(other._fold_known("s")))
-    asks = other._summarizer.asks  # type: ignore[union-attr]
+    assert value == json.loads(json.dumps(internals_of(other).shared_fold("s")))
+    asks = other._runner._summarizer.asks  # type: ignore[union-attr]
     assert [] == asks
     assert "notes" in told(other.preflight("s", [*DUE, *talk(2_800, first=2_000)]))
     assert ["notes number 1"] == [ask.previous for ask in asks]
@@ -550,7 +551,7 @@ def test_a_fold_travels_in_any_dialect(dialect: str, round_: str) -> None:
     messages = chat("u" + round_ * 14, words=40, dialect=dialect)
     one, other = (manager_for(policy={"prepare_pct": None}) for _ in range(2))
     sent = one.preflight("s", messages)
-    other._adopt_fold("s", one._fold_known("s") or {})
+    asyncio.run(internals_of(other).adopt_fold("s", internals_of(one).shared_fold("s") or {}))
     assert told(sent) == told(other.preflight("s", messages))
     assert len(sent) < len(messages)
 
@@ -563,17 +564,17 @@ def test_of_two_folds_of_the_same_messages_the_adopted_one_stays(tmp_path: Path)
         manager.preflight("s", EARLY)  # both know the session before either folds
     first = one.preflight("s", DUE)
     # The race: the other had looked before the first one wrote.
-    other._rooms.look("s").session.ledger.seen = (1, 1, 0)
+    other._sessions.peek("s").session.archive_state.known = (1, 1, 0)
     assert "notes of two" in told(other.preflight("s", DUE))
-    value = one._fold_known("s") or {}
-    asyncio.run(other._aadopt_fold("s", value))
+    value = internals_of(one).shared_fold("s") or {}
+    asyncio.run(internals_of(other).adopt_fold("s", value))
     assert told(first) == told(other.preflight("s", copy.deepcopy(DUE))) == told(one.preflight("s", DUE))
     third = manager_for(root=tmp_path, policy=off)
     assert told(first) == told(third.preflight("s", DUE))
     assert third.verify("s")
     longer = [*DUE, *talk(2_800, first=2_000)]
     sent = other.preflight("s", longer)
-    assert "notes of one" in other._summarizer.asks[-1].previous  # type: ignore[union-attr]
+    assert "notes of one" in other._runner._summarizer.asks[-1].previous  # type: ignore[union-attr]
     assert told(sent) == told(one.preflight("s", [*longer, *chat("u")])[:-1])
     assert [1, 3] == [fold.step for fold in manager_for(root=tmp_path).session("s").folds]
     assert other.verify("s")
@@ -583,7 +584,7 @@ def test_without_an_archive_the_adopted_fold_stays_too() -> None:
     one, other = (manager_for(ScriptedModel(f"notes of {name}"), policy={"prepare_pct": None}) for name in ("1", "2"))
     sent, lost = one.preflight("s", DUE), other.preflight("s", DUE)
     assert sent != lost
-    other._adopt_fold("s", one._fold_known("s") or {})
+    asyncio.run(internals_of(other).adopt_fold("s", internals_of(one).shared_fold("s") or {}))
     assert told(sent) == told(other.preflight("s", DUE)) == told(other.preflight("s", copy.deepcopy(DUE)))
     assert 1 == len(other.session("s").folds)
     assert told(lost) == told(other.preflight("s", lost))  # a host that kept what it was given goes on with that
@@ -592,13 +593,13 @@ def test_without_an_archive_the_adopted_fold_stays_too() -> None:
 def test_a_fold_of_fewer_messages_does_not_displace_ours() -> None:
     one, other = (manager_for(ScriptedModel(f"notes of {name}"), policy={"prepare_pct": None}) for name in ("1", "2"))
     one.preflight("s", DUE)
-    value = one._fold_known("s") or {}
+    value = internals_of(one).shared_fold("s") or {}
     longer = [*DUE, *talk(2_800, first=2_000)]
     other.preflight("s", DUE)
     mine = other.preflight("s", longer)
-    other._adopt_fold("s", value)
+    asyncio.run(internals_of(other).adopt_fold("s", value))
     assert told(mine) == told(other.preflight("s", longer))
-    assert 2 == len(other._summarizer.asks)  # type: ignore[union-attr]
+    assert 2 == len(other._runner._summarizer.asks)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -619,11 +620,11 @@ def test_a_fold_of_fewer_messages_does_not_displace_ours() -> None:
 def test_a_damaged_fold_is_refused_whole(damage: dict[str, Any]) -> None:
     one, other = (manager_for(policy={"prepare_pct": None}) for _ in range(2))
     one.preflight("s", DUE)
-    value = one._fold_known("s") or {}
+    value = internals_of(one).shared_fold("s") or {}
     with pytest.raises(ArchiveError, match="came from another process"):
-        other._adopt_fold("s", {**value, **damage})
+        asyncio.run(internals_of(other).adopt_fold("s", {**value, **damage}))
     with pytest.raises(ArchiveError, match="came from another process"):
-        other._adopt_fold("s", {**value, "replay": {**value["replay"], "slots": [10_000]}})
+        asyncio.run(internals_of(other).adopt_fold("s", {**value, "replay": {**value["replay"], "slots": [10_000]}}))
     assert () == other.session("s").folds
     assert "notes" in told(other.preflight("s", DUE))
 
@@ -632,5 +633,5 @@ def test_a_fold_travels_without_secrets() -> None:
     secret = "sk-ant-api03-" + "A1b2C3d4" * 10
     manager = manager_for(ScriptedModel(f"the key is {secret}"), policy={"prepare_pct": None})
     assert secret in told(manager.preflight("s", DUE))
-    assert secret not in told(manager._fold_known("s"))
-    assert manager._fold_known("another") is None
+    assert secret not in told(internals_of(manager).shared_fold("s"))
+    assert internals_of(manager).shared_fold("another") is None

@@ -148,7 +148,7 @@ def test_a_room_in_use_does_not_give_way() -> None:
 
     def model(ask: Any) -> str:
         crowd(manager)
-        inside.append(manager._rooms.look("a"))
+        inside.append(manager._sessions.peek("a"))
         return "notes"
 
     manager = manager_for(model)
@@ -273,7 +273,7 @@ def test_a_manual_fold_with_nothing_to_fold_needs_nothing() -> None:
 def test_a_turn_is_handed_on_past_a_loop_that_is_gone() -> None:
     """A task that waited on an event loop that was closed does not keep the turn for ever."""
     manager = manager_for()
-    with manager._rooms.turn("s"):
+    with manager._sessions.lock("s"):
         loop = asyncio.new_event_loop()
         waiting = loop.create_task(manager.apreflight("s", chat("u")))
         loop.run_until_complete(asyncio.sleep(0.05))

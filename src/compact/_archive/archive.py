@@ -1,13 +1,11 @@
 """The archive of a session: what is written before anything is dropped, and how a session comes back from it.
 
 Owns: what is written where and in which order, its redaction, and reading it back.
-Must never: decide when to write (the flow does), or hand a store anything unredacted. Fails closed: what cannot be
-redacted is not written.
+Must never: decide when to write (the pipeline does), or hand a store anything unredacted: what cannot be redacted is
+not written.
 
-A step is the number of a fold in its session, from 1. Two writers never share one: the transcript's key must be new,
-and whoever finds it taken moves on. `FORMAT.md` describes every file; `_archive.fold_record` owns the fields.
-
-One idea, so one file: what is written must be what is read back, so both sides stand side by side.
+A step is the number of a compaction in its session, from 1. Two writers never share one: the transcript's key must be
+new, and a writer that finds it taken tries the next. `FORMAT.md` describes every file; `fold_record` owns the fields.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from typing import Any
 
 from .._conversation.message import as_mapping
 from .._events.event import Event
-from .._pipeline.job import Outcome
+from .._pipeline.outcome import Compacted
 from .._redaction import Redactor
-from .._session.entries import KEPT_RECORDS, FoldReplay, Memory, Reader
-from .._session.session import FoldRecord, Session
+from .._session.entries import KEPT_REPLAYS, Memory, Reader
+from .._session.session import Session
 from ..errors import ArchiveError, InvalidMessage
 from ..sinks import event_json, plain, redacting
 from ..stores import (
@@ -47,10 +45,10 @@ from .fold_record import (
     Links,
     digest,
     fold_of,
-    fold_value,
     lists_of,
     own_fields,
     parse,
+    record_value,
     replay_of,
     undo_value,
 )
@@ -59,7 +57,7 @@ from .jsonl import read_lines
 __all__ = ["Archive", "Contents", "Stored"]
 
 _TRIES = 1_000
-"""Steps tried in a row before a store counts as one that takes nothing."""
+"""Steps tried in a row before the store counts as broken."""
 _NUMBERED = ("transcript-pre-compact", "summary", "undo")
 _NAME = re.compile(r"(transcript-pre-compact|summary|undo|events)(?:-([0-9]+)(?:_[0-9]+)?)?\.jsonl?")
 
@@ -99,52 +97,52 @@ class Archive:
         self._named: set[str] = set()
         self.adapter = adapter
         self.appends: bool = getattr(store, "appends", True)
-        """Whether events can be added to one file; else each fold's are kept apart."""
+        """Whether events can be appended to one file; else each compaction's events are one object."""
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def save_transcript(self, session: Session, raws: Sequence[Any]) -> Stored:
-        """Keep the messages as they are now, under the next step that is free."""
+        """Store the messages as they are now, under the next free step."""
         lines = BytesIO()  # joining them would hold each of them besides
         lines.writelines(self._json(as_mapping(raw)) + b"\n" for raw in raws)
         data = lines.getvalue()
-        place, step, ledger = self.place(session.id), session.step + 1, session.ledger
+        place, step, state = self.place(session.id), session.step + 1, session.archive_state
         self._keep_name(place, session.id)
         for _ in range(_TRIES):
             key = transcript_key(place, step)
             try:
                 self._put(key, data)
                 break
-            except KeyTaken:  # somebody else folded this session: what we know of its newest files is old
+            except KeyTaken:  # another process compacted this session: what we know of its newest files is old
                 step = max([step, *self.contents(place).transcripts]) + 1
-                ledger.transcript = ledger.record = None
+                state.transcript = state.record = None
         else:
             raise ArchiveError(
                 f"no free step for session {session.id!r}: {_TRIES:,} were taken, the last one tried is {step - 1:,}. "
-                "Let fewer agents fold this session at once, and check that the store lists what it holds."
+                "Let fewer agents compact this session at once, and check that the store lists what it holds."
             )
-        known = ledger.transcript is not None and ledger.transcript[0] == step - 1
-        ledger.previous = ledger.transcript[1] if known and ledger.transcript else self._digest_of(place, step - 1)
-        ledger.transcript = step, digest(data)
-        ledger.seen = step, *ledger.seen[1:]
-        return Stored(step, key, len(data), ledger.transcript[1])
+        known = state.transcript is not None and state.transcript[0] == step - 1
+        state.previous = state.transcript[1] if known and state.transcript else self._digest_of(place, step - 1)
+        state.transcript = step, digest(data)
+        state.known = step, *state.known[1:]
+        return Stored(step, key, len(data), state.transcript[1])
 
-    def save_summary(self, session: Session, outcome: Outcome, fold: FoldRecord, record: FoldReplay) -> Stored:
-        """Keep what a fold did, and enough to replay, undo and show it."""
-        place, ledger = self.place(session.id), session.ledger
-        assert ledger.transcript is not None
-        links = Links(ledger.transcript[1], ledger.previous, ledger.record or self._newest_record(place))
-        value = fold_value(session, outcome, fold, record, base=ledger.in_force, time=time.time(), links=links)
-        stored = self._put_record(session, summary_key(place, fold.step), fold.step, value)
-        ledger.seen = max(ledger.seen[0], fold.step), fold.step, ledger.seen[2]
+    def save_record(self, session: Session, compacted: Compacted) -> Stored:
+        """Store what a compaction did, and enough to replay, undo and show it."""
+        place, state, step = self.place(session.id), session.archive_state, compacted.change.fold.step
+        assert state.transcript is not None
+        links = Links(state.transcript[1], state.previous, state.record or self._newest_record(place))
+        value = record_value(session.id, compacted, base=state.active_step, time=time.time(), links=links)
+        stored = self._put_record(session, summary_key(place, step), step, value)
+        state.known = max(state.known[0], step), step, state.known[2]
         return stored
 
-    def save_undo(self, session: Session, action: str, step: int, line: ActiveFolds) -> Stored:
-        """Keep that a fold was undone or redone."""
+    def save_undo(self, session: Session, action: str, step: int, folds: ActiveFolds) -> Stored:
+        """Store that a compaction was undone or redone."""
         place = self.place(session.id)
         number = max(self.contents(place).undos, default=0) + 1
-        previous = session.ledger.record or self._newest_record(place)
-        value = undo_value(session.id, number, action, step, line, time=time.time(), previous=previous)
+        previous = session.archive_state.record or self._newest_record(place)
+        value = undo_value(session.id, number, action, step, folds, time=time.time(), previous=previous)
         return self._put_record(session, undo_key(place, number), step, value)
 
     def save_events(self, session_id: str, step: int, events: Iterable[Event]) -> None:
@@ -211,17 +209,17 @@ class Archive:
             return self._store.get(key)
 
     def transcript(self, place: str, step: int) -> tuple[list[Any], str | None]:
-        """The messages before the fold of this step, and a warning when the end of the file is damaged."""
+        """The messages before the compaction of this step, and a warning when the end of the file is damaged."""
         key = transcript_key(place, step)
         return read_lines(self.get(key), key)
 
     def fold(self, place: str, step: int) -> dict[str, Any]:
-        """The record of a fold."""
+        """The record of a compaction."""
         key = summary_key(place, step)
         return parse(self.get(key), key)
 
-    def line(self, place: str, contents: Contents | None = None) -> ActiveFolds:
-        """Where a session stands among its folds."""
+    def active_folds(self, place: str, contents: Contents | None = None) -> ActiveFolds:
+        """Which compactions of a session are active."""
         contents = contents or self.contents(place)
         newest = max(contents.summaries, default=0)
         if not contents.undos:
@@ -233,29 +231,29 @@ class Archive:
         return ActiveFolds(newest, tuple(value["undone"]), newest=newest)
 
     def load(self, session: Session, reader: Reader) -> list[str]:
-        """Bring back what a session knew: its step, its summaries, and the folds that can be replayed.
+        """Bring back what a session knew: its step, its summaries, and the compactions that can be replayed.
 
-        Returns what could not be read: it costs a new summary, and the knowledge of that one.
+        Returns what could not be read: it costs a new summary.
         """
         place = self.place(session.id)
         contents = self.contents(place)
-        complaints: list[str] = []
+        problems: list[str] = []
         session.folds, session.memory = [], Memory()  # an earlier attempt may have been interrupted half-way
         try:
-            line = self.line(place, contents)
+            active = self.active_folds(place, contents)
         except (ArchiveError, KeyError, TypeError) as error:
-            complaints.append(str(error))
-            line = ActiveFolds(max(contents.summaries, default=0))
-        undone = set(line.undone)
+            problems.append(str(error))
+            active = ActiveFolds(max(contents.summaries, default=0))
+        undone = set(active.undone)
         standing = [step for step in contents.summaries if step not in undone]
-        # A fold that was undone is not replayed, but its summary is still known as ours wherever a host kept it.
-        for step in sorted([*standing[-KEPT_RECORDS:], *sorted(undone)[-KEPT_RECORDS:]]):
+        # An undone compaction is not replayed, but its summary is still recognised where the application kept it.
+        for step in sorted([*standing[-KEPT_REPLAYS:], *sorted(undone)[-KEPT_REPLAYS:]]):
             try:
                 value = self.fold(place, step)
                 fold, record = fold_of(value), replay_of(value, session, reader)
                 gone = set(value["gone_calls"])
             except (ArchiveError, InvalidMessage, ValueError, KeyError, TypeError, IndexError) as error:
-                complaints.append(f"{summary_key(place, step)!r} cannot be used: {type(error).__name__}: {error}")
+                problems.append(f"{summary_key(place, step)!r} cannot be used: {type(error).__name__}: {error}")
                 continue
             session.version = max(session.version, fold.version)
             if step not in undone:
@@ -264,20 +262,20 @@ class Archive:
                 session.memory.lists += lists_of(value)
                 session.memory.gone_calls |= gone
         session.step = max(contents.transcripts, default=0)
-        session.ledger.in_force = line.in_force
-        session.ledger.seen = contents.newest
-        return complaints
+        session.archive_state.active_step = active.step
+        session.archive_state.known = contents.newest
+        return problems
 
     def changed(self, session: Session) -> bool:
-        """Whether somebody else wrote to this session, or deleted it, since this process last did or looked."""
+        """Whether another process wrote to this session, or deleted it, since this one last wrote or read it."""
         place = self.place(session.id)
         contents = self.contents(place)
         if not contents.keys:
             self._named.discard(place)
-        return contents.newest != session.ledger.seen
+        return contents.newest != session.archive_state.known
 
     def last_time(self, place: str) -> float | None:
-        """When anything was last written for a session, by its own word; None when nothing tells."""
+        """When anything was last written for a session, by its records; None when they do not say."""
         contents = self.contents(place)
         records = [summary_key(place, step) for step in contents.summaries[-1:]]
         records += [undo_key(place, number) for number in contents.undos[-1:]]
@@ -294,7 +292,7 @@ class Archive:
     # -- the parts ---------------------------------------------------------------------------------------------------
 
     def _keep_name(self, place: str, session_id: str) -> None:
-        """Where a place does not tell its session, the session's id lies beside its files."""
+        """Store the session id beside its files, where the place does not contain it."""
         if place in self._named or session_of(place) is not None:
             return
         with suppress(KeyTaken):
@@ -305,7 +303,7 @@ class Archive:
         data = self._json(value, own_fields)
         self._put(key, data)
         stored = Stored(step, key, len(data), digest(data))
-        session.ledger.record = key.rpartition("/")[2], stored.sha256
+        session.archive_state.record = key.rpartition("/")[2], stored.sha256
         return stored
 
     def _put(self, key: str, data: bytes) -> None:
@@ -323,7 +321,7 @@ class Archive:
         keys = [summary_key(place, step) for step in contents.summaries[-1:]]
         if contents.undos:
             undo = undo_key(place, contents.undos[-1])
-            with suppress(ArchiveError):  # a damaged one must not stop a fold
+            with suppress(ArchiveError):  # a damaged one must not stop a compaction
                 if parse(self.get(undo), undo).get("newest") == max(contents.summaries, default=0):
                     keys = [undo]
         return next(((key.rpartition("/")[2], digest(self.get(key))) for key in keys), None)

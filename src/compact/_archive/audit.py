@@ -1,10 +1,10 @@
-"""Whether an archive is as it was written.
+"""Whether an archive is as it was written, and its compactions obey the laws.
 
 Owns: `Audit`, and the checks over the files of one session. Must never: change anything.
 
-A hash chain shows what was altered, removed or put in, unless whoever did it could also write every later record and
-the events: to be sure of the newest record as well, keep its hash (`Audit.head`) somewhere else. Sinks get it with
-every `compact.archival`.
+A hash chain shows what was altered, removed or added, unless the same person could also write every later record and
+the events: to protect the newest record as well, keep its hash (`Audit.head`) somewhere else. Sinks get it with every
+`compact.archival`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from ..stores import KeyMissing, name_key, summary_key, transcript_key, undo_key
 from .archive import Archive, Contents
 from .fold_record import digest, parse
 from .jsonl import read_lines
+from .law_check import broken_laws
 
 __all__ = ["Audit", "audit"]
 
 
 Claim = tuple[str, str, str]
-"""Who names a file, the file, and the hash it is said to have."""
+"""The file that names another, the other, and the hash it should have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found in one session's files. True when all is as it was written."""
+    """What was found in one session's files. True when all is as it was written and obeys the laws."""
 
     session_id: str
     files: int
@@ -42,21 +43,23 @@ class Audit:
     torn: tuple[str, ...]
     """Event files with lines that a crash cut short; what only such a line named is unwitnessed."""
     problems: tuple[str, ...]
+    folds: int = 0
+    """Compactions that could be checked against the laws."""
 
     def __bool__(self) -> bool:
         return not self.problems
 
 
 def audit(archive: Archive, session_id: str) -> Audit:
-    """Check every file of a session against every hash that was written of it."""
+    """Check every file of a session against every hash that was written of it, every compaction against the laws."""
     place = archive.place(session_id)
     claims: list[Claim] = []
     torn: list[str] = []
     problems: list[str] = []
-    # Events first: whatever they name was there before them, also while somebody folds.
+    # Events first: what they name was there before them, also while a compaction runs.
     for key in archive.contents(place).events:
-        told, cut, wrong = _told(archive, key)
-        claims += told
+        claimed, cut, wrong = _event_claims(archive, key)
+        claims += claimed
         torn += cut
         problems += wrong
     contents = archive.contents(place)
@@ -77,7 +80,7 @@ def audit(archive: Archive, session_id: str) -> Audit:
             problems.append(str(error))
     problems += _gaps(contents)
     ours = {*transcripts, *written, *contents.events, name_key(place)}
-    problems += [f"{key!r} is no file of this archive: it was put in" for key in contents.keys if key not in ours]
+    problems += [f"{key!r} is not a file of this archive: it was added" for key in contents.keys if key not in ours]
     for key, record in records.items():
         try:
             claims += _links(key, record, place)
@@ -88,6 +91,7 @@ def audit(archive: Archive, session_id: str) -> Audit:
         problems += _differs(*claim, hashes)
     named = {key for _, key, _ in claims}
     newest = max(records, key=lambda key: (_time(records[key]), key), default=None)
+    checked, violations = broken_laws(archive, place)
     return Audit(
         session_id=session_id,
         files=len(contents.keys),
@@ -95,18 +99,19 @@ def audit(archive: Archive, session_id: str) -> Audit:
         unfinished=tuple(sorted(set(contents.transcripts) - set(contents.summaries))),
         unwitnessed=tuple(key for key in (*transcripts, *written) if key not in named),
         torn=tuple(torn),
-        problems=tuple(dict.fromkeys(problems)),
+        problems=tuple(dict.fromkeys([*problems, *violations])),
+        folds=checked,
     )
 
 
 def _gaps(contents: Contents) -> Iterator[str]:
-    """Numbers are given without gaps: a hole is a file that was removed."""
+    """Numbers have no gaps: a missing one is a file that was removed."""
     kinds = ("transcript", contents.transcripts), ("undo record", contents.undos)
     for kind, numbers in kinds:
         if missing := sorted(set(range(1, max(numbers, default=0) + 1)) - set(numbers)):
             yield f"{len(missing):,} of {max(numbers):,} {kind}s are missing, the first is number {missing[0]:,}"
     if lost := sorted(set(contents.summaries) - set(contents.transcripts)):
-        yield f"{len(lost):,} folds have lost their transcript, the first is step {lost[0]:,}"
+        yield f"{len(lost):,} compactions have lost their transcript, the first is step {lost[0]:,}"
 
 
 def _links(key: str, record: dict[str, Any], place: str) -> Iterator[Claim]:
@@ -135,11 +140,11 @@ def _contradictions(key: str, record: dict[str, Any], place: str, archive: Archi
     except KeyMissing:
         return
     if len(data.splitlines()) != lines:
-        yield f"{transcript_key(place, step)!r} has not the {lines:,} lines that {key!r} knows"
+        yield f"{transcript_key(place, step)!r} does not have the {lines:,} lines that {key!r} names"
 
 
-def _told(archive: Archive, key: str) -> tuple[list[Claim], list[str], list[str]]:
-    """What an event file says about other files (events name every write), what of it is torn, and what is wrong."""
+def _event_claims(archive: Archive, key: str) -> tuple[list[Claim], list[str], list[str]]:
+    """What an event file says about other files (events name every write), what is torn, and what is wrong."""
     claims: list[Claim] = []
     try:
         events, warning = read_lines(archive.get(key), key, tolerant=True)
@@ -148,7 +153,7 @@ def _told(archive: Archive, key: str) -> tuple[list[Claim], list[str], list[str]
     problems: list[str] = []
     for event in events:
         if not isinstance(event, dict):
-            problems.append(f"{key!r} holds a line that is no event")
+            problems.append(f"{key!r} holds a line that is not an event")
         elif event.get("name") == "compact.archival":
             try:
                 claims.append((key, str(event["data"]["key"]), str(event["data"]["sha256"])))

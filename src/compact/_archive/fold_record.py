@@ -1,10 +1,11 @@
-"""What the archive keeps of a fold, as plain values: written from an outcome, read back into what a session knows.
+"""A compaction as plain values: written to the archive or to another process, and read back into a session.
 
-Owns: the fields of `summary-NNN.json` and `undo-NNN.json`, their version, and the links between them (`FORMAT.md`).
-Must never: touch a store, redact, or read the clock.
+Owns: the fields of `summary-NNN.json` and `undo-NNN.json`, their version, and the links between them (`FORMAT.md`);
+the value by which processes share a compaction.
+Must never: touch a store, redact, or read the clock; or let a damaged value change a session.
 
-Links: every record names the hash of its own transcript, of the transcript before it, and of the record before it. A
-transcript can only be claimed when the one before it stands, so that chain has no forks, whoever writes.
+Every record names the hash of its own transcript, of the transcript before it, and of the record before it. A
+transcript can only be written when the one before it exists, so that chain has no forks, whichever process writes.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from hashlib import sha256
 from typing import Any
 
 from .._compaction.laws import LAWS
+from .._conversation.formats import FORMATS
 from .._conversation.message import as_mapping
 from .._facts.report import Report
-from .._pipeline.job import Outcome
+from .._pipeline.outcome import Compacted
 from .._session.entries import Entry, FoldReplay, KnownList, Memory, Reader, chain_of
 from .._session.session import FoldRecord, Session
-from ..errors import ArchiveError
+from ..errors import ArchiveError, InvalidMessage
 
 __all__ = [
     "FORMAT",
@@ -29,15 +31,15 @@ __all__ = [
     "Links",
     "digest",
     "fold_of",
-    "fold_value",
-    "left_list",
+    "list_after",
     "lists_of",
-    "made_by",
-    "made_value",
     "own_fields",
     "parse",
+    "read_shared",
+    "record_value",
     "replay_of",
-    "replay_value",
+    "same_fold",
+    "shared_value",
     "undo_value",
 ]
 
@@ -71,37 +73,35 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class ActiveFolds:
-    """Where a session stands among its folds: the one in force, 0 for none, and the newest there is."""
+    """Which compactions of a session are active: the newest one that is, 0 for none, and the newest there is."""
 
-    in_force: int = 0
+    step: int = 0
     undone: tuple[int, ...] = ()
     """Steps that were undone and not redone."""
     redo: tuple[int, ...] = ()
-    """Those of them that can be redone, the next one last; a new fold leaves none."""
+    """Those of them that can be redone, the next one last; a new compaction leaves none."""
     newest: int = 0
 
-    def without(self, step: int, base: int) -> ActiveFolds:
-        """The line after the fold in force was undone, which stood on another one."""
-        return ActiveFolds(base, (*self.undone, step), (*self.redo, step), self.newest)
+    def after_undo(self, base: int) -> ActiveFolds:
+        """After the active compaction was undone, which was made on top of `base`."""
+        return ActiveFolds(base, (*self.undone, self.step), (*self.redo, self.step), self.newest)
 
-    def again(self) -> ActiveFolds:
-        """The line after the newest undone fold was redone."""
+    def after_redo(self) -> ActiveFolds:
+        """After the newest undone compaction was redone."""
         step = self.redo[-1]
         return ActiveFolds(step, tuple(s for s in self.undone if s != step), self.redo[:-1], self.newest)
 
 
-def fold_value(
-    session: Session, outcome: Outcome, fold: FoldRecord, record: FoldReplay, *, base: int, time: float, links: Links
-) -> dict[str, Any]:
-    """What a fold did, and enough to replay, undo and show it."""
-    assert outcome.plan is not None
-    assert outcome.history is not None
-    positions = outcome.history.positions
-    made = made_by(outcome.slots, record.slots)
-    kept = {slot for slot in outcome.slots if isinstance(slot, int)}
+def record_value(session_id: str, compacted: Compacted, *, base: int, time: float, links: Links) -> dict[str, Any]:
+    """What a compaction did, and enough to replay, undo and show it."""
+    change, arrived, slots = compacted.change, compacted.arrived, compacted.slots
+    fold, replay, entries = change.fold, change.replay, change.entries
+    positions = compacted.history.positions
+    made = _made_entries(slots, replay.slots)
+    kept = {slot for slot in slots if isinstance(slot, int)}
     return {
         "format": FORMAT,
-        "session_id": session.id,
+        "session_id": session_id,
         "step": fold.step,
         "base": base,
         "version": fold.version,
@@ -112,28 +112,28 @@ def fold_value(
         "range": fold.range,
         "tokens_before": fold.tokens_before,
         "tokens_after": fold.tokens_after,
-        **outcome.setting,
+        **compacted.settings,
         "laws": [law.id for law in LAWS],
         "report": fold.report.as_dict() if fold.report is not None else None,
-        "positions": outcome.positions,
-        "tokens": outcome.tokens,
-        "pinned": sorted(outcome.pinned),
-        "tools": sorted(outcome.tools),
-        "earlier_summaries": sorted(outcome.earlier),
-        "gone": [line for line in range(len(outcome.positions)) if line not in kept],
-        "gone_calls": sorted(outcome.abandoned),
+        "positions": arrived.positions,
+        "tokens": arrived.tokens,
+        "pinned": sorted(arrived.pinned),
+        "tools": sorted(i for block in arrived.blocks if block.tool for i in block.indices),
+        "earlier_summaries": sorted(arrived.summaries),
+        "gone": [line for line in range(len(arrived.positions)) if line not in kept],
+        "gone_calls": sorted(arrived.abandoned),
         "folds": [
             {"positions": [positions[i] for i in one.indices], "summary": body}
-            for one, body in zip(outcome.plan.folds, outcome.bodies, strict=True)
+            for one, body in zip(compacted.plan.folds, compacted.bodies, strict=True)
         ],
-        "left": _slots(outcome.slots, made),
-        "made": [made_value(entry) for entry in made],
+        "left": _slot_values(slots, made),
+        "made": [_entry_value(entry) for entry in made],
         "replay": {
-            **replay_value(record, made),
-            "left_chain": chain_of(outcome.entries, range(len(outcome.entries))).hex(),
+            **_replay_value(replay, made),
+            "left_chain": chain_of(entries, range(len(entries))).hex(),
             "summaries": [
-                [session.memory.signature(entry.message), entry.message.role, entry.position]
-                for entry in outcome.entries
+                [Memory.signature(entry.message), entry.message.role, entry.position]
+                for entry in entries
                 if entry.summary
             ],
         },
@@ -141,18 +141,18 @@ def fold_value(
     }
 
 
-def made_by(*slots: Sequence[int | Entry]) -> list[Entry]:
-    """The messages that a fold made, each once."""
+def _made_entries(*slots: Sequence[int | Entry]) -> list[Entry]:
+    """The messages that a compaction made, each once."""
     return list({id(slot): slot for some in slots for slot in some if isinstance(slot, Entry)}.values())
 
 
-def _slots(values: Sequence[int | Entry], made: Sequence[Entry]) -> list[Any]:
+def _slot_values(values: Sequence[int | Entry], made: Sequence[Entry]) -> list[Any]:
     number = {id(entry): n for n, entry in enumerate(made)}
     return [slot if isinstance(slot, int) else {"made": number[id(slot)]} for slot in values]
 
 
-def made_value(entry: Entry) -> dict[str, Any]:
-    """A message that a fold made."""
+def _entry_value(entry: Entry) -> dict[str, Any]:
+    """A message that a compaction made."""
     return {
         "message": as_mapping(entry.message.raw),
         "position": entry.position,
@@ -162,14 +162,14 @@ def made_value(entry: Entry) -> dict[str, Any]:
     }
 
 
-def replay_value(record: FoldReplay, made: Sequence[Entry]) -> dict[str, Any]:
-    """What replays a fold; `made` are the messages it made, which its slots name by number."""
+def _replay_value(replay: FoldReplay, made: Sequence[Entry]) -> dict[str, Any]:
+    """What replays a compaction; its slots name the messages in `made` by number."""
     return {
-        "size": record.size,
-        "chain": record.chain.hex(),
-        "reach": record.reach,
-        "reach_chain": record.reach_chain.hex(),
-        "slots": _slots(record.slots, made),
+        "size": replay.size,
+        "chain": replay.chain.hex(),
+        "reach": replay.reach,
+        "reach_chain": replay.reach_chain.hex(),
+        "slots": _slot_values(replay.slots, made),
     }
 
 
@@ -178,12 +178,12 @@ def undo_value(
     number: int,
     action: str,
     step: int,
-    line: ActiveFolds,
+    folds: ActiveFolds,
     *,
     time: float,
     previous: tuple[str, str] | None,
 ) -> dict[str, Any]:
-    """That a fold was undone or redone, and where the session stands after it."""
+    """That a compaction was undone or redone, and which are active after it."""
     return {
         "format": FORMAT,
         "session_id": session_id,
@@ -191,16 +191,16 @@ def undo_value(
         "time": time,
         "action": action,
         "step": step,
-        "in_force": line.in_force,
-        "undone": line.undone,
-        "redo": line.redo,
-        "newest": line.newest,
+        "in_force": folds.step,
+        "undone": folds.undone,
+        "redo": folds.redo,
+        "newest": folds.newest,
         "links": {"previous_record": {"name": previous[0], "sha256": previous[1]} if previous else None},
     }
 
 
 def own_fields(clean: dict[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:
-    """A redacted record with the names and hashes that we made up: to a user's pattern they may look like secrets."""
+    """A redacted record with its own names and hashes put back: a user's pattern may take them for secrets."""
     clean = clean | {field: value[field] for field in ("links", "replay") if field in value}
     if "made" in clean:
         made = zip(clean["made"], value["made"], strict=True)
@@ -214,7 +214,7 @@ def parse(data: bytes, key: str) -> dict[str, Any]:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ArchiveError(
-            f"{key!r} is damaged: its {len(data):,} bytes are no JSON ({error}). Put a backup of it in its place."
+            f"{key!r} is damaged: its {len(data):,} bytes are not JSON ({error}). Put a backup of it in its place."
         ) from error
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int) or not 1 <= version <= FORMAT:
@@ -226,7 +226,7 @@ def parse(data: bytes, key: str) -> dict[str, Any]:
 
 
 def fold_of(value: Mapping[str, Any]) -> FoldRecord:
-    """The fold as a session's history keeps it."""
+    """The compaction as a session's history keeps it."""
     first, last = value["range"]
     return FoldRecord(
         step=value["step"],
@@ -243,7 +243,7 @@ def fold_of(value: Mapping[str, Any]) -> FoldRecord:
 
 
 def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> FoldReplay:
-    """The fold as it is found again by content; its summaries are known as the session's own from now on."""
+    """The compaction as it is found again by content; the session recognises its summaries from now on."""
     replay = value["replay"]
     session.memory.recognise({signature: (role, position) for signature, role, position in replay["summaries"]})
     made: list[Entry] = []
@@ -266,17 +266,85 @@ def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> Fol
 
 
 def lists_of(value: Mapping[str, Any]) -> list[KnownList]:
-    """The lists before and after a fold."""
+    """The lists before and after a compaction."""
     before, made, replay = value["positions"], value["made"], value["replay"]
     after = tuple(before[slot] if isinstance(slot, int) else made[slot["made"]]["position"] for slot in value["left"])
     lists = [KnownList(bytes.fromhex(replay["left_chain"]), after, range(len(after)), folded=True)]
-    if replay["size"] == len(before):  # the host's list was the one that was archived
+    if replay["size"] == len(before):  # the application's list was the one that was archived
         kept = [slot for slot in replay["slots"] if isinstance(slot, int)]
         lists.insert(0, KnownList(bytes.fromhex(replay["chain"]), tuple(before), kept, folded=False))
     return lists
 
 
-def left_list(value: Mapping[str, Any], transcript: Sequence[Any]) -> list[Any]:
-    """The list that went out after a fold, built from the one before it."""
+def list_after(value: Mapping[str, Any], transcript: Sequence[Any]) -> list[Any]:
+    """The list that went out after a compaction, built from the one before it."""
     made = value["made"]
     return [transcript[slot] if isinstance(slot, int) else made[slot["made"]]["message"] for slot in value["left"]]
+
+
+# -- shared with other processes --------------------------------------------------------------------------------------
+
+
+def shared_value(session: Session) -> dict[str, Any] | None:
+    """The newest active compaction as another process needs it; None when this one knows none."""
+    replay = session.memory.replays[-1] if session.memory.replays else None
+    fold = next((fold for fold in reversed(session.folds) if replay and fold.step == replay.step), None)
+    if replay is None or fold is None or session.reader is None:
+        return None
+    made = _made_entries(replay.slots)
+    signatures = session.memory.signatures
+    return {
+        "format": FORMAT,
+        "session_id": session.id,
+        "dialect": session.reader.dialect.name if session.reader.settled else None,
+        "step": fold.step,
+        "version": fold.version,
+        "reach": replay.reach,
+        "size": replay.size,
+        "reasons": list(fold.reasons),
+        "note": fold.note,
+        "fallback": fold.fallback,
+        "range": list(fold.range),
+        "folded": fold.folded,
+        "tokens_before": fold.tokens_before,
+        "tokens_after": fold.tokens_after,
+        "report": fold.report.in_short().as_dict() if fold.report is not None else None,
+        "gone_calls": sorted(session.memory.gone_calls),
+        "made": [_entry_value(entry) for entry in made],
+        "replay": {
+            **_replay_value(replay, made),
+            "summaries": [[signature, role, position] for signature, (role, position) in signatures.items()],
+        },
+    }
+
+
+def read_shared(value: Mapping[str, Any], session: Session, reader: Reader) -> tuple[FoldRecord, FoldReplay, list[str]]:
+    """A compaction of another process: its record, its replay, and ids of calls it left without a result.
+
+    The reader takes over its message format, when it knows none yet. `ArchiveError` when it is damaged or newer than
+    this library; then the session is unchanged.
+    """
+    name = f"a compaction of session {session.id!r} that came from another process"
+    try:
+        value = parse(json.dumps(value).encode(), name)
+        if not reader.settled and value["dialect"] is not None:
+            reader.dialect, reader.settled = FORMATS[value["dialect"]], True
+        fold, replay = fold_of(value), replay_of(value, Session(session.id), reader)
+        gone_calls = [str(call) for call in value["gone_calls"]]
+        whole = 0 < replay.reach <= replay.size and fold.step > 0 and fold.version >= 0
+        if not whole or any(isinstance(slot, int) and not 0 <= slot < replay.size for slot in replay.slots):
+            raise ValueError(f"a reach of {replay.reach} of {replay.size} messages at step {fold.step}")
+    except (InvalidMessage, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ArchiveError(
+            f"{name} is damaged ({type(error).__name__}: {error}); without it the next compaction costs a summary"
+        ) from error
+    return fold, replay_of(value, session, reader), gone_calls
+
+
+def same_fold(one: FoldReplay, other: FoldReplay) -> bool:
+    """Whether two replays are of one compaction: of the same messages, with the same text."""
+
+    def contents(replay: FoldReplay) -> list[Any]:
+        return [slot if isinstance(slot, int) else slot.message.text for slot in replay.slots]
+
+    return (one.step, one.chain, contents(one)) == (other.step, other.chain, contents(other))

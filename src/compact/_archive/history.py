@@ -1,7 +1,6 @@
-"""The past of a session, from the archive alone: what was there, what became of it, and where it can be found.
+"""Looking back at a session from the archive alone: restore, undo, search, forget.
 
-Owns: `ArchiveHistory`: restoring, undoing, finding again, forgetting. Must never: hold a session, or need a process
-that folded.
+Owns: `ArchiveHistory`. Must never: hold a session, or need the process that compacted it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ..stores import KeyMissing, summary_key, transcript_key
 from .archive import Archive, Stored
 from .audit import Audit, audit
 from .diff import Diff, diff_of
-from .fold_record import left_list, parse
+from .fold_record import list_after, parse
 from .jsonl import read_lines
 from .search_index import Recalled, SearchIndex
 from .search_tables import DAMAGED, FoldedMessage, Steps
@@ -32,7 +31,7 @@ __all__ = ["ArchiveHistory", "Forgotten"]
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was deleted for good. `session_id` is None where the archive did not tell whose it was."""
+    """What was deleted for good. `session_id` is None where the archive does not name the session."""
 
     session_id: str | None
     keys: tuple[str, ...]
@@ -45,74 +44,88 @@ class Forgotten:
 
 
 class ArchiveHistory:
-    """What an archive knows. `complain` is told what could be read only in part.
+    """The history in an archive. `log` gets what could be read only in part.
 
-    `folder` is where the archive lies, or what goes with it: what the viewer has seen is forgotten there too.
+    `folder` is where the archive lies: what the viewer keeps there is forgotten too.
     """
 
     def __init__(
-        self, archive: Archive, index: SearchIndex, complain: Callable[[str], None], folder: Path | None = None
+        self, archive: Archive, index: SearchIndex, log: Callable[[str], None], folder: Path | None = None
     ) -> None:
         self._archive = archive
         self._index = index
-        self._complain = complain
+        self._log = log
         self._folder = folder
 
     def close(self) -> None:
         """Close the index."""
         self._index.close()
 
-    # -- one fold ----------------------------------------------------------------------------------------------------
+    # -- one compaction ----------------------------------------------------------------------------------------------
 
     def transcript(self, session_id: str, step: int | None) -> list[Any]:
-        """The messages before the fold of this step, or before the newest one."""
+        """The messages before the compaction of this step, or before the newest one."""
         place = self._archive.place(session_id)
         return self._transcript(place, self._step(place, session_id, step))
 
     def diff(self, session_id: str, step: int | None) -> Diff:
-        """What the fold of this step, or the newest one, did."""
+        """What the compaction of this step, or the newest one, did."""
         place = self._archive.place(session_id)
         if step is None:
             step = max(self._archive.contents(place).summaries, default=0)
         return diff_of(*self._fold(place, session_id, step))
 
     def undo(self, session: Session, messages: Sequence[Any] | None) -> tuple[list[Any], Stored]:
-        """Take the fold in force back: the list before it, and the record that says so."""
-        place = self._archive.place(session.id)
-        line = self._archive.line(place)
-        if not line.in_force:
-            undone = f"all {len(line.undone):,} are undone" if line.undone else "it was never folded"
-            raise ArchiveError(f"session {session.id!r} has no fold to undo: {undone}")
-        step = line.in_force
-        record, before = self._fold(place, session.id, step)
-        result = before
-        if messages is not None:
-            left = left_list(record, before)
-            self._check_begins(messages, left, f"what fold {step} of session {session.id!r} left", "undo")
-            result = list(before)
-            for slot, own in zip(record["left"], messages, strict=False):
-                if isinstance(slot, int):
-                    result[slot] = own
-            result += messages[len(left) :]
-        return result, self._archive.save_undo(session, "undo", step, line.without(step, record["base"]))
+        """Take the active compaction back: the list before it, and the record of the undo."""
+        active = self._archive.active_folds(self._archive.place(session.id))
+        if not active.step:
+            undone = f"all {len(active.undone):,} are undone" if active.undone else "it was never compacted"
+            raise ArchiveError(f"session {session.id!r} has no compaction to undo: {undone}")
+        record, before, after = self._fold_lists(session.id, active.step)
+        found = f"what compaction {active.step} of session {session.id!r} left"
+        pairs = [(i, n) for n, i in enumerate(record["left"]) if isinstance(i, int)]
+        result = self._exchange(messages, after, before, pairs, found, "undo")
+        stored = self._archive.save_undo(session, "undo", active.step, active.after_undo(record["base"]))
+        return result, stored
 
     def redo(self, session: Session, messages: Sequence[Any] | None) -> tuple[list[Any], Stored]:
-        """Put the fold that was undone last in force again: the list it left, and the record that says so."""
-        place = self._archive.place(session.id)
-        line = self._archive.line(place)
-        if not line.redo:
-            why = "a newer fold took its place" if line.undone else "none was undone"
-            raise ArchiveError(f"session {session.id!r} has no fold to redo: {why}")
-        step = line.redo[-1]
-        record, before = self._fold(place, session.id, step)
-        result = left_list(record, before)
+        """Activate the compaction that was undone last: the list it left, and the record of the redo."""
+        active = self._archive.active_folds(self._archive.place(session.id))
+        if not active.redo:
+            why = "a newer compaction took its place" if active.undone else "none was undone"
+            raise ArchiveError(f"session {session.id!r} has no compaction to redo: {why}")
+        step = active.redo[-1]
+        record, before, after = self._fold_lists(session.id, step)
+        found = f"the list before compaction {step} of session {session.id!r}"
+        pairs = [(n, i) for n, i in enumerate(record["left"]) if isinstance(i, int)]
+        result = self._exchange(messages, before, after, pairs, found, "redo")
+        return result, self._archive.save_undo(session, "redo", step, active.after_redo())
+
+    def _fold_lists(self, session_id: str, step: int) -> tuple[dict[str, Any], list[Any], list[Any]]:
+        """The record of a compaction, the list before it and the list after it."""
+        record, before = self._fold(self._archive.place(session_id), session_id, step)
+        return record, before, list_after(record, before)
+
+    def _exchange(
+        self,
+        messages: Sequence[Any] | None,
+        known: Sequence[Any],
+        wanted: Sequence[Any],
+        pairs: Sequence[tuple[int, int]],
+        found: str,
+        verb: str,
+    ) -> list[Any]:
+        """The list `wanted` in place of the list `known` that `messages` begins with, with the caller's own objects.
+
+        `pairs` are the indices of a message in `wanted` and in `known`.
+        """
+        result = list(wanted)
         if messages is not None:
-            self._check_begins(messages, before, f"the list before fold {step} of session {session.id!r}", "redo")
-            for number, slot in enumerate(record["left"]):
-                if isinstance(slot, int):
-                    result[number] = messages[slot]
-            result += messages[len(before) :]
-        return result, self._archive.save_undo(session, "redo", step, line.again())
+            self._check_begins(messages, known, found, verb)
+            for there, here in pairs:
+                result[there] = messages[here]
+            result += messages[len(known) :]
+        return result
 
     # -- all of them -------------------------------------------------------------------------------------------------
 
@@ -146,19 +159,19 @@ class ArchiveHistory:
         for place in self._archive.places():
             name, last = self._archive.name_of(place), self._archive.last_time(place)
             if last is None:
-                self._complain(f"session {name or place!r} stays: nothing in the archive tells when it was written")
+                self._log(f"session {name or place!r} stays: nothing in the archive says when it was written")
             elif last < moment:
                 if dry_run:
                     pruned.append(Forgotten(name, tuple(self._archive.contents(place).keys)))
                 elif name is not None and self._archive.place(name) == place:
                     pruned.append(forget(name))
-                else:  # its id held a secret, so nobody can name it any more
+                else:  # its id held a secret, so it cannot be named
                     pruned.append(self._forget(place, name))
         return pruned
 
     def _forget(self, place: str, session_id: str | None) -> Forgotten:
         keys = tuple(self._archive.delete(place))
-        self._index.forget(place)  # last: a search under way would make it anew from what is being deleted
+        self._index.forget(place)  # last: a search that runs now would rebuild it from what is being deleted
         if self._folder is not None:
             told = self._archive.as_kept({"session_id": session_id}).values()  # as its events say it
             forget_seen(self._folder, place, {name for name in (session_id, *told) if name is not None})
@@ -179,27 +192,27 @@ class ArchiveHistory:
     def _transcript(self, place: str, step: int) -> list[Any]:
         messages, warning = self._archive.transcript(place, step)
         if warning:
-            self._complain(warning)
+            self._log(warning)
         return messages
 
     def _fold(self, place: str, session_id: str, step: int) -> tuple[dict[str, Any], list[Any]]:
-        """A fold's record and its whole transcript."""
+        """The record of a compaction and its whole transcript."""
         try:
             record = self._archive.fold(place, step)
         except KeyMissing:
             there = self._archive.contents(place).summaries
-            found = f" {step}; it has {there}" if there else "; verify() tells whether one is missing"
-            raise KeyMissing(f"session {session_id!r} has no completed fold{found}") from None
+            found = f" {step}; it has {there}" if there else "; verify() shows whether one is missing"
+            raise KeyMissing(f"session {session_id!r} has no completed compaction{found}") from None
         transcript = self._transcript(place, step)
         if len(transcript) != len(record["positions"]):
             raise ArchiveError(
-                f"the transcript of fold {step} of session {session_id!r} has {len(transcript):,} of "
-                f"{len(record['positions']):,} messages left; restore() gives those, verify() tells what is damaged"
+                f"the transcript of compaction {step} of session {session_id!r} has {len(transcript):,} of "
+                f"{len(record['positions']):,} messages left; restore() gives those, verify() shows what is damaged"
             )
         return record, transcript
 
     def _steps(self, place: str) -> Steps:
-        """The folds of a session, as an index reads them."""
+        """The compactions of a session, as the search index reads them."""
         return Steps(
             self._archive.contents(place).summaries,
             lambda step: self._transcript_hash(place, step),
@@ -207,7 +220,7 @@ class ArchiveHistory:
         )
 
     def _transcript_hash(self, place: str, step: int) -> str | None:
-        """The hash of a step's transcript by the word of its record; None when there is no such step."""
+        """The hash of a step's transcript as its record names it; None when there is no such step."""
         key = summary_key(place, step)
         try:
             data = self._archive.get(key)
@@ -219,9 +232,9 @@ class ArchiveHistory:
             return DAMAGED
 
     def _folded(self, place: str, step: int) -> FoldedMessage:
-        """What a fold took out of the context, without the summaries it took along; nothing where it is damaged.
+        """The messages a compaction removed, without earlier summaries; nothing where it is damaged.
 
-        A store without an answer is no damage: then the step must be tried again.
+        A store that does not answer is not damage: the step is tried again.
         """
         key, transcript = summary_key(place, step), transcript_key(place, step)
         sha256: str = DAMAGED
@@ -236,18 +249,18 @@ class ArchiveHistory:
                 raise KeyMissing(f"{transcript!r} is gone. Put a backup of it in its place.")
             messages, warning = read_lines(lines, transcript)
             if warning:
-                self._complain(warning)
+                self._log(warning)
             gone = set(record["gone"]) - set(record["earlier_summaries"])
             positions = record["positions"]
             originals = tuple(
                 (operator.index(positions[line]), messages[line]) for line in sorted(gone) if line < len(messages)
             )
         except (ArchiveError, KeyError, TypeError, IndexError) as error:
-            self._complain(f"step {step} cannot be searched: {type(error).__name__}: {error}")
+            self._log(f"step {step} cannot be searched: {type(error).__name__}: {error}")
         return FoldedMessage(step, sha256, originals)
 
     def _check_begins(self, messages: Sequence[Any], expected: Sequence[Any], what: str, verb: str) -> None:
-        """A host's list must begin with one that the archive knows, or nothing can be exchanged in it."""
+        """The list must begin with one that the archive knows."""
         for number, known in enumerate(expected):
             if number >= len(messages) or self._archive.as_kept(as_mapping(messages[number])) != known:
                 raise CompactError(
@@ -257,7 +270,7 @@ class ArchiveHistory:
 
 
 def _spans(cite: str) -> list[tuple[int, int]]:
-    """The stretches that a text cites: a line of a summary, `[#12-18]`, or just `#12-18`."""
+    """The ranges that a text cites: a line of a summary, `[#12-18]`, or just `#12-18`."""
     found = spans(cite)
     if not found:
         raise ArchiveError(

@@ -1,16 +1,16 @@
-"""Press a layout until its plan fits, or say why nothing can.
+"""Make a plan that fits the budget, or say why none does.
 
-Owns: `fit` and the order in which keeps give way. Must never: choose blocks itself (layouts do), or call a model.
+Owns: `fit`, and the order in which kept messages are given up.
+Must never: choose blocks (layouts do), or call a model.
 
-Rules, in this order:
-1. Old tool outputs are cleared first when `clear_tool_outputs` asks for it and that alone is enough.
-2. While the estimate is not below the trigger: one recent turn less, then one tool pair less, in turn, down to (1, 1);
-   `rolling` gives up one round at a time; `in_place` folds only as many runs as reach the target.
-3. Then the floor: the newest user message and the newest block.
-4. Over budget even so: the largest kept tool outputs are clipped, unless `oversized` says raise.
-5. Then the summary gets less room, down to none; one that carries an earlier summary on gets `least`, or the earlier
-   one stays as it stands.
-6. Then `InsufficientBudget`, with the sum. The pressure belongs to this call alone.
+In this order:
+1. Old tool outputs are cleared when `clear_tool_outputs` asks for it and that alone is enough.
+2. While the estimate is not below the trigger, the layout runs again with lower keep counts (`lower_keeps`); a layout
+   of several folds makes only as many as reach the target.
+3. Over budget even so: the largest kept tool outputs are clipped, unless `oversized` is "raise".
+4. Then the summary gets less limits, down to none; a summary that carries an earlier one on gets `smallest_summary`, or
+   the earlier one stays unchanged.
+5. Then `InsufficientBudget`, with the sum. Lowered keep counts hold for this call alone.
 """
 
 from __future__ import annotations
@@ -20,95 +20,96 @@ from dataclasses import dataclass, replace
 
 from .._conversation.message import History
 from ..config.sections import Policy
-from ..errors import InsufficientBudget
-from .plan import Clip, Fold, Layout, Plan
+from ..errors import ConfigError, InsufficientBudget
+from .layouts import layout_of
+from .plan import Clip, Fold, Plan
 
-__all__ = ["STUB_TOKENS", "Fitted", "PlanLimits", "estimate", "fit"]
+__all__ = ["STUB_TOKENS", "Fitted", "PlanLimits", "estimate", "fit", "lowered_policies"]
 
 STUB_TOKENS = 64
-"""What the line that stands for a cut output may cost."""
+"""Tokens that the line in place of a clipped output may cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """The tokens there are. `fixed` is what every request carries besides messages (tools, the reply's primer)."""
+    """The token limits of a plan, in counted tokens. `fixed` is what every request carries besides its messages."""
 
     fixed: int
     trigger: int
     budget: int
     allowance: int
     """What one summary may cost, its marker and its message included."""
-    least: int = 0
-    """What a summary costs that says anything at all."""
-    share: float = 1.0
-    """The part of what it replaces that a summary may cost, where summaries stay for good and add up."""
+    smallest_summary: int = 0
+    """What the shortest useful summary costs."""
+    summary_share: float = 1.0
+    """The share of what it replaces that a summary may cost."""
     target: int = 0
     """Where a layout of several folds may stop; 0 asks for all of them."""
 
-    def for_summary(self, replaced: int) -> int:
+    def summary_limit(self, replaced: int) -> int:
         """What the summary of so many tokens may cost."""
-        return min(self.allowance, replaced, max(self.least, int(replaced * self.share)))
+        return min(self.allowance, replaced, max(self.smallest_summary, int(replaced * self.summary_share)))
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A plan that fits, the policy it was made with (keep counts as lowered), the room, and what it should cost."""
+    """A plan that fits, the policy it was made with (keep counts as lowered), its limits, and its estimated cost."""
 
     plan: Plan
     policy: Policy
-    room: PlanLimits
+    limits: PlanLimits
     cost: int
 
     @property
     def below_trigger(self) -> bool:
         """Whether the list would end below the trigger."""
-        return self.cost < self.room.trigger
+        return self.cost < self.limits.trigger
 
 
-def fit(history: History, policy: Policy, layout: Layout, room: PlanLimits) -> Fitted:
-    """The gentlest plan that gets below the trigger; else the hardest, if it is within the budget."""
-    cleared = _clear(history, policy)
+def fit(history: History, policy: Policy, limits: PlanLimits) -> Fitted:
+    """The mildest plan that ends below the trigger; else the hardest one, if it is within the budget."""
+    cleared = _clearable_outputs(history, policy)
     if cleared:
         plan = Plan.unchanged(len(history)).clipping(cleared)
-        cost = estimate(history, plan, room)
-        if cost < (room.target or room.trigger):
-            return Fitted(plan, policy, room, cost)
+        cost = estimate(history, plan, limits)
+        if cost < (limits.target or limits.trigger):
+            return Fitted(plan, policy, limits, cost)
 
-    for pressed in _pressures(policy):
-        plan = _enough(history, layout(history, pressed), room).clipping(cleared)
-        for within, cost in _costs(history, plan, room):
-            if cost < room.trigger:
-                return Fitted(plan, pressed, within, cost)
+    for lowered in lowered_policies(policy):
+        plan = _only_needed_folds(history, _choose(history, lowered), limits).clipping(cleared)
+        for within, cost in _possible_costs(history, plan, limits):
+            if cost < limits.trigger:
+                return Fitted(plan, lowered, within, cost)
 
-    if cost > room.budget and policy.oversized == "clip":
-        plan = _clip(history, plan, room)
-    if estimate(history, plan, room) > room.budget and plan.folds:
-        bare = estimate(history, plan, replace(room, allowance=0))
-        room = replace(room, allowance=max(0, room.budget - bare) // len(plan.folds))
-    for within, cost in _costs(history, plan, room):
-        if cost <= room.budget:
-            return Fitted(plan, pressed, within, cost)
-    raise _insufficient(history, policy, plan, room)
+    if cost > limits.budget and policy.oversized == "clip":
+        plan = _clip_largest(history, plan, limits)
+    if estimate(history, plan, limits) > limits.budget and plan.folds:
+        bare = estimate(history, plan, replace(limits, allowance=0))
+        limits = replace(limits, allowance=max(0, limits.budget - bare) // len(plan.folds))
+    for within, cost in _possible_costs(history, plan, limits):
+        if cost <= limits.budget:
+            return Fitted(plan, lowered, within, cost)
+    raise _insufficient(history, policy, plan, limits)
 
 
-def _costs(history: History, plan: Plan, room: PlanLimits) -> Iterator[tuple[PlanLimits, int]]:
-    """What a plan comes to. One that carries an earlier summary on has room to say something, or that one stands."""
+def _possible_costs(history: History, plan: Plan, limits: PlanLimits) -> Iterator[tuple[PlanLimits, int]]:
+    """What a plan may cost: an earlier summary that folds again gets a useful size, or stays unchanged."""
     carried = [min(history.summaries.intersection(fold.indices), default=None) for fold in plan.folds]
     earlier = [i for i in carried if i is not None]
-    if room.allowance >= room.least or not earlier:
-        yield room, estimate(history, plan, room)
+    if limits.allowance >= limits.smallest_summary or not earlier:
+        yield limits, estimate(history, plan, limits)
         return
-    ample, none = replace(room, allowance=room.least), replace(room, allowance=0)
+    ample, none = replace(limits, allowance=limits.smallest_summary), replace(limits, allowance=0)
     yield ample, estimate(history, plan, ample)
     yield none, estimate(history, plan, none) + history.cost(earlier)
 
 
-def estimate(history: History, plan: Plan, room: PlanLimits) -> int:
+def estimate(history: History, plan: Plan, limits: PlanLimits) -> int:
     """What the list would cost after this plan, each summary taken at its full allowance."""
-    cost = room.fixed
+    cost = limits.fixed
     for slot in plan.slots:
         if isinstance(slot, Fold):
-            cost += room.for_summary(history.cost(slot.indices))
+            cost += limits.summary_limit(history.cost(slot.indices))
         elif isinstance(slot, Clip):
             cost += _clipped_cost(history, slot.index, slot.tokens)
         else:
@@ -116,39 +117,32 @@ def estimate(history: History, plan: Plan, room: PlanLimits) -> int:
     return cost
 
 
-def _pressures(policy: Policy) -> Iterator[Policy]:
-    """The policy with its keep counts as they are, then lowered step by step to the floor of 0."""
+def lowered_policies(policy: Policy) -> Iterator[Policy]:
+    """The policy as it is, then with its keep counts lowered step by step."""
     yield policy
-    if policy.layout == "in_place":
-        return
-    if policy.layout == "rolling":
-        for rounds in range(policy.window_rounds - 1, -1, -1):
-            yield policy.model_copy(update={"window_rounds": rounds})
-        return
-    turns, pairs = policy.keep_recent_turns, policy.keep_tool_io_pairs
-    lower_turns = True
-    while turns > 1 or pairs > 1:
-        if (lower_turns and turns > 1) or pairs == 1:
-            turns -= 1
-        else:
-            pairs -= 1
-        lower_turns = not lower_turns
-        yield policy.model_copy(update={"keep_recent_turns": turns, "keep_tool_io_pairs": pairs})
-    yield policy.model_copy(update={"keep_recent_turns": 0, "keep_tool_io_pairs": 0})
+    yield from layout_of(policy).lower_keeps(policy)
 
 
-def _enough(history: History, plan: Plan, room: PlanLimits) -> Plan:
+def _choose(history: History, policy: Policy) -> Plan:
+    """The plan of the layout; a layout of the user may return anything."""
+    plan = layout_of(policy).choose(history, policy)
+    if not isinstance(plan, Plan):
+        raise ConfigError(f"policy.layout must return a Plan; it returned {type(plan).__name__}")
+    return plan
+
+
+def _only_needed_folds(history: History, plan: Plan, limits: PlanLimits) -> Plan:
     """Of several folds only the earliest ones that reach the target."""
-    if room.target == 0 or len(plan.folds) < 2:
+    if limits.target == 0 or len(plan.folds) < 2:
         return plan
     for count in range(1, len(plan.folds)):
         shorter = plan.only(plan.folds[:count])
-        if estimate(history, shorter, room) < room.target:
+        if estimate(history, shorter, limits) < limits.target:
             return shorter
     return plan
 
 
-def _clear(history: History, policy: Policy) -> dict[int, int]:
+def _clearable_outputs(history: History, policy: Policy) -> dict[int, int]:
     """Old tool outputs that give way to a stub: message index → 0 tokens."""
     rule = policy.clear_tool_outputs
     if rule is None:
@@ -160,12 +154,12 @@ def _clear(history: History, policy: Policy) -> dict[int, int]:
         for block in old
         if not any(call.name in rule.exclude_tools for i in block.indices for call in history[i].calls)
         for i in block.indices
-        if _gain(history, i) > 0
+        if _clearing_gain(history, i) > 0
     }
-    return clips if clips and sum(_gain(history, i) for i in clips) >= rule.at_least else {}
+    return clips if clips and sum(_clearing_gain(history, i) for i in clips) >= rule.at_least else {}
 
 
-def _gain(history: History, index: int) -> int:
+def _clearing_gain(history: History, index: int) -> int:
     return history.tokens[index] - _clipped_cost(history, index, 0)
 
 
@@ -176,11 +170,13 @@ def _clipped_cost(history: History, index: int, tokens: int) -> int:
     return min(history.tokens[index], rest + (tokens + STUB_TOKENS) * answers)
 
 
-def _clip(history: History, plan: Plan, room: PlanLimits) -> Plan:
+def _clip_largest(history: History, plan: Plan, limits: PlanLimits) -> Plan:
     """Cut the largest kept outputs, all to one size, so that the list is below the trigger, or at least the budget."""
-    candidates = [i for i in plan.kept if history[i].answers and i not in history.pinned and _gain(history, i) > 0]
-    whole = estimate(history, plan, room)
-    for goal in (room.trigger - 1, room.budget):
+    candidates = [
+        i for i in plan.kept if history[i].answers and i not in history.pinned and _clearing_gain(history, i) > 0
+    ]
+    whole = estimate(history, plan, limits)
+    for goal in (limits.trigger - 1, limits.budget):
         low, high = 0, max((history.tokens[i] for i in candidates), default=0)
         while low < high:
             size = (low + high + 1) // 2
@@ -188,22 +184,26 @@ def _clip(history: History, plan: Plan, room: PlanLimits) -> Plan:
             low, high = (size, high) if whole - saved <= goal else (low, size - 1)
         clips = {i: low for i in candidates if _clipped_cost(history, i, low) < history.tokens[i]}
         clipped = plan.clipping(clips)
-        if estimate(history, clipped, room) <= goal:
+        if estimate(history, clipped, limits) <= goal:
             return clipped
     return clipped
 
 
-def _insufficient(history: History, policy: Policy, plan: Plan, room: PlanLimits) -> InsufficientBudget:
+def _insufficient(history: History, policy: Policy, plan: Plan, limits: PlanLimits) -> InsufficientBudget:
     """Name what does not fit, by how much, and what would help."""
     pinned = history.cost(sorted(history.pinned))
-    room = replace(room, allowance=max(room.allowance, room.least if history.summaries & plan.folded else 0))
-    summary = sum(room.for_summary(history.cost(fold.indices)) for fold in plan.folds)
-    cost = estimate(history, plan, room)
-    rest = cost - room.fixed - pinned - summary
-    parts = f"tools and fixed parts {room.fixed:,} + pinned {pinned:,} + summary {summary:,} + what must stay {rest:,}"
-    if pinned + room.fixed > room.budget:
+    limits = replace(
+        limits, allowance=max(limits.allowance, limits.smallest_summary if history.summaries & plan.folded else 0)
+    )
+    summary = sum(limits.summary_limit(history.cost(fold.indices)) for fold in plan.folds)
+    cost = estimate(history, plan, limits)
+    rest = cost - limits.fixed - pinned - summary
+    parts = (
+        f"tools and fixed parts {limits.fixed:,} + pinned {pinned:,} + summary {summary:,} + what must stay {rest:,}"
+    )
+    if pinned + limits.fixed > limits.budget:
         advice = "protect fewer or shorter messages, offer fewer tools, or raise max_context_tokens"
-    elif policy.layout == "in_place":
+    elif layout_of(policy).per_run:
         advice = (
             'use layout="layered" (in_place keeps every user message and its retention window), or raise the window'
         )
@@ -211,9 +211,9 @@ def _insufficient(history: History, policy: Policy, plan: Plan, room: PlanLimits
         advice = 'set policy.oversized to "clip", shorten the newest messages, or raise max_context_tokens'
     else:
         advice = "shorten the newest messages, protect less, or raise max_context_tokens"
-    over = cost - room.budget
+    over = cost - limits.budget
     return InsufficientBudget(
-        f"cannot fit: {parts} = {cost:,} tokens, {over:,} over the budget of {room.budget:,}; {advice}",
+        f"cannot fit: {parts} = {cost:,} tokens, {over:,} over the budget of {limits.budget:,}; {advice}",
         needed=cost,
-        budget=room.budget,
+        budget=limits.budget,
     )

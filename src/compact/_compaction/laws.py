@@ -1,12 +1,11 @@
-"""What must hold of every fold, as code. The flow, the property tests, the replay lab and the docs use one tuple.
+"""What must hold of every compaction, as code: the pipeline, the property tests and the documentation use one tuple.
 
-Owns: `LAWS`. Must never: mend anything; a law says what is wrong, the flow decides what happens then.
+Owns: `LAWS`. Must never: repair anything; a law reports what is wrong, the pipeline decides what happens then.
 
-Each law is a small predicate `(FoldCase) -> str | None`: None when it holds, else one sentence. Laws that speak of
-one layout hold vacuously for the others. Laws of a plan are checked before anything is archived or asked, so that a
-plan that would fold a pin never shows it to a summarizer; laws of a list before it leaves. Prevention is the layouts'
-work (they move whole blocks); this is the check that nothing leaves when prevention failed, be it through a user's
-layout or a `before_fold`.
+Each law is a small predicate `(FoldCase) -> str | None`: None when it holds, else one sentence. A law about one layout
+holds for the others by default. Laws of a plan are checked before anything is archived or summarized, so that a plan
+that would fold a pinned message never shows it to a summarizer; laws of a list before it is returned. Layouts move
+whole blocks and so obey the laws; the check guards against a user's layout or `before_fold`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Literal
 from .._conversation.message import History
 from ..config.sections import Policy
 from ..errors import LawViolation
+from .layouts import layout_of
 from .plan import Clip, Fold, Plan, Slot
 
 __all__ = ["LAWS", "FoldCase", "Law", "broken_by_plan", "broken_law"]
@@ -25,13 +25,13 @@ __all__ = ["LAWS", "FoldCase", "Law", "broken_by_plan", "broken_law"]
 
 @dataclass(frozen=True, slots=True)
 class FoldCase:
-    """A fold to be judged: the list before, the plan, the list after, and the numbers it had to meet."""
+    """A compaction to check: the list before, the plan, the list after, and the limits."""
 
     before: History
     plan: Plan
     after: History
     sources: tuple[Slot | None, ...]
-    """For each message after, the slot it came from; None for one that a repair added."""
+    """For each message after, the slot it came from; None for a message that a repair added."""
     policy: Policy
     fixed: int
     budget: int
@@ -39,14 +39,14 @@ class FoldCase:
     problems: tuple[str, ...] = ()
     """What the provider would reject in the list after."""
     kept_identical: bool = True
-    """Whether every kept message left as the very object that came in."""
+    """Whether every kept message is the very object that came in."""
     squeezed: bool = False
     """Whether even the newest user message may fold (the one-shot form)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law: its rows in the specification, its sentence, its predicate, and what it judges."""
+    """A law: its rows in the specification, its sentence, its predicate, and what it checks."""
 
     id: str
     rows: tuple[str, ...]
@@ -88,7 +88,7 @@ def _open(case: FoldCase) -> str | None:
 
 def _order(case: FoldCase) -> str | None:
     kept = list(case.plan.kept)
-    if case.policy.layout == "layered" and case.plan.folds:
+    if layout_of(case.policy).pins_first and case.plan.folds:
         waits = {i for block in case.before.blocks if block.open for i in block.indices}
         ahead = case.before.pinned - waits
         expected = [*sorted(i for i in kept if i in ahead), *sorted(i for i in kept if i not in ahead)]
@@ -98,14 +98,14 @@ def _order(case: FoldCase) -> str | None:
 
 
 def _one_summary(case: FoldCase) -> str | None:
-    if case.policy.layout not in ("layered", "rolling") or not case.plan.folds:
-        return None  # clipping leaves what an `in_place` of before left
+    if not layout_of(case.policy).single_summary or not case.plan.folds:
+        return None  # clipping alone leaves the summaries of an earlier `in_place`
     count = len(case.after.summaries)
     return f"{count} summaries stand in the list" if count > 1 else None
 
 
 def _in_its_place(case: FoldCase) -> str | None:
-    if case.policy.layout not in ("in_place", "rolling"):
+    if not layout_of(case.policy).keeps_order:
         return None
     for at, slot in enumerate(case.plan.slots):
         if isinstance(slot, Fold):
@@ -116,14 +116,14 @@ def _in_its_place(case: FoldCase) -> str | None:
 
 
 def _users(case: FoldCase) -> str | None:
-    if case.policy.layout != "in_place":
+    if not layout_of(case.policy).per_run:
         return None
     wrong = [i for i in sorted(case.plan.folded) if case.before[i].role not in ("assistant", "tool")]
     return f"messages {wrong} are neither assistant messages nor tool results" if wrong else None
 
 
 def _window(case: FoldCase) -> str | None:
-    if case.policy.layout != "in_place":
+    if not layout_of(case.policy).per_run:
         return None
     first = len(case.before) - case.policy.retention_window
     inside = [i for i in sorted(case.plan.folded) if i >= first]
@@ -131,7 +131,7 @@ def _window(case: FoldCase) -> str | None:
 
 
 def _runs(case: FoldCase) -> str | None:
-    if case.policy.layout != "in_place":
+    if not layout_of(case.policy).per_run:
         return None
     for fold in case.plan.folds:
         first, last = fold.indices[0], fold.indices[-1]
@@ -209,7 +209,7 @@ LAWS: tuple[Law, ...] = (
 
 
 def broken_law(case: FoldCase, judges: Literal["plan", "list"] | None = None) -> LawViolation | None:
-    """The first law, of one kind or of any, that a fold breaks, as the error that says so; None when all hold."""
+    """The first law, of one kind or of any, that a compaction breaks, as an error; None when all hold."""
     for law in LAWS:
         if judges in (None, law.judges) and (wrong := law.broken(case)) is not None:
             return LawViolation(law.id, wrong)
@@ -217,6 +217,6 @@ def broken_law(case: FoldCase, judges: Literal["plan", "list"] | None = None) ->
 
 
 def broken_by_plan(before: History, plan: Plan, policy: Policy, *, squeezed: bool) -> LawViolation | None:
-    """The first law that a plan breaks, whatever its list would be."""
+    """The first law that a plan breaks, whatever list it leads to."""
     case = FoldCase(before, plan, before, (), policy, fixed=0, budget=0, allowance=0, squeezed=squeezed)
     return broken_law(case, "plan")

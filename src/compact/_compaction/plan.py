@@ -1,11 +1,11 @@
 """A plan: the output list, written with the indices of the input list.
 
-Owns: `Plan`, `Fold`, `Clip`. Must never: choose what folds (layouts do), or touch a message (splice does).
+Owns: `Plan`, `PlanCosts`, `Fold`, `Clip`. Must never: choose what folds (layouts do), or touch a message (splice does).
 
     Plan.slots = (0, Fold((1, 2, 3, 4, 6)), 5, Clip(7, 200), 8)
 
 An int keeps that message as the very object that came in. A `Fold` becomes one summary, or nothing when no summary
-could be had. A `Clip` keeps the message with its tool output shortened. A dry run is a plan nobody carried out.
+was available. A `Clip` keeps the message with its tool output shortened. A dry run is a plan that is not carried out.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from .._conversation.message import History
+from .._conversation.tokens import Usage
+from ..config.limits import Limits
 from ..config.sections import Policy
 
-__all__ = ["Clip", "Fold", "Layout", "Plan", "Slot"]
+__all__ = ["Clip", "Fold", "Layout", "Plan", "PlanCosts", "Slot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,35 @@ Slot = int | Fold | Clip
 
 
 @dataclass(frozen=True, slots=True)
+class PlanCosts:
+    """What a plan of `CompactManager.plan` was made for, and what it costs."""
+
+    history: History
+    """The list that would go out now, with the tokens of each message."""
+    usage: Usage
+    """What that list costs at the provider."""
+    reasons: tuple[str, ...]
+    """Why a compaction is due; empty when none is."""
+    line: int | None
+    """The token limit that fired."""
+    limits: Limits
+    policy: Policy
+    """The policy with its keep counts as lowered to fit."""
+    tokens_after: int
+    """What the list costs afterwards, every summary at its full length."""
+    summary_tokens: int
+    """What one summary may cost."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What comes out of a list of `size` messages, and for each message `why` it stays or goes."""
 
     slots: tuple[Slot, ...]
     size: int
     why: Mapping[int, str] = field(default_factory=dict)
+    costs: PlanCosts | None = field(default=None, compare=False, repr=False)
+    """What it costs, in a dry run."""
 
     @classmethod
     def unchanged(cls, size: int) -> Plan:
@@ -101,4 +126,4 @@ def _place(slot: Slot) -> int:
 
 
 Layout = Callable[[History, Policy], Plan]
-"""How folds are chosen. A user's own layout is any callable of this type; the laws judge its plans like any other."""
+"""How folds are chosen. A user's own layout is any callable of this type; the laws check its plans like any other."""

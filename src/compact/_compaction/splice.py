@@ -1,12 +1,13 @@
-"""Carry a plan out on a list: kept objects go over as they are, only summaries and clipped copies are new.
+"""Carry a plan out on a list: kept objects go over unchanged, only summaries and clipped copies are new.
 
-Owns: `splice`, and how a long tool output is cut. Must never: decide, call a model, or change a host object.
+Owns: `splice`, and how a long tool output is shortened.
+Must never: decide what stays, call a model, or change an object of the application.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,23 +24,13 @@ class Piece:
     slot: Slot | None
 
 
-def splice(
-    raws: Sequence[Any],
-    plan: Plan,
-    summary: Callable[[Fold, list[Piece]], Any | None],
-    clip: Callable[[Clip], Any],
-) -> list[Piece]:
-    """The output list. `summary(fold, pieces so far)` gives the message that replaces a fold, or None for nothing."""
+def splice(raws: Sequence[Any], plan: Plan, replacements: Mapping[Fold | Clip, Any | None]) -> list[Piece]:
+    """The output list: kept messages, and for each fold and clip its replacement; None leaves the place empty."""
     pieces: list[Piece] = []
     for slot in plan.slots:
-        if isinstance(slot, int):
-            pieces.append(Piece(raws[slot], slot))
-        elif isinstance(slot, Clip):
-            pieces.append(Piece(clip(slot), slot))
-        else:
-            raw = summary(slot, pieces)
-            if raw is not None:
-                pieces.append(Piece(raw, slot))
+        raw = raws[slot] if isinstance(slot, int) else replacements[slot]
+        if isinstance(slot, int) or raw is not None:
+            pieces.append(Piece(raw, slot))
     return pieces
 
 
@@ -52,7 +43,7 @@ def shorten(text: str, tokens: int, where: str, count: Callable[[str], int]) -> 
     if size <= tokens:
         return text
     if earlier := _POINTER.search(text):
-        where = earlier.group()  # it was cut before, and the whole lies where that says
+        where = earlier.group()  # it was shortened before: keep that pointer
     if tokens == 0:
         return f"[tool output of {size:,} tokens cleared; {where}]"
     share = tokens / size

@@ -1,12 +1,10 @@
-"""Whether a fold is due, and how far down it must get.
+"""Whether a compaction is due.
 
-Owns: `Limits` (the token lines of one call), `Counters`, `Decision` and `decide`.
-Must never: look at messages; it sees only sums.
+Owns: `Counters`, `Decision` and `decide`. Must never: look at messages; it sees only sums.
 
-Rules:
 - Every threshold fires at ≥. Any one of them is enough, and each that fired is named.
-- `trigger_pct` is a share of the window, not of the budget; no line is ever above the budget.
-- Message and turn counters count since the last fold, or a conversation of users alone would fold for ever.
+- Message and turn counters count since the last compaction, or a conversation of user messages alone would be
+  compacted again and again.
 """
 
 from __future__ import annotations
@@ -16,12 +14,13 @@ from typing import NamedTuple
 from .._conversation.tokens import Usage
 from ..config.limits import Limits
 from ..config.sections import Policy
+from .layouts import layout_of
 
 __all__ = ["Counters", "Decision", "decide"]
 
 
 class Counters(NamedTuple):
-    """What has been added since the last fold, and how many turns the list holds now."""
+    """Messages and turns since the last compaction, and the turns in the list now."""
 
     messages: int = 0
     turns: int = 0
@@ -29,7 +28,7 @@ class Counters(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Whether a fold is due (its truth value), why, and the usage it was judged on. `line` is the one that fired."""
+    """Whether a compaction is due (its truth value), why, and at what usage. `line` is the token limit that fired."""
 
     reasons: tuple[str, ...]
     usage: Usage
@@ -40,24 +39,24 @@ class Decision(NamedTuple):
         return bool(self.reasons)
 
 
-def decide(usage: Usage, counters: Counters, policy: Policy, lines: Limits, *, forced: str | None = None) -> Decision:
-    """Judge one call. `forced` names a reason that needs no threshold (a manual fold, a provider's overflow)."""
+def decide(usage: Usage, counters: Counters, policy: Policy, limits: Limits, *, forced: str | None = None) -> Decision:
+    """Check every threshold. `forced` is a reason that needs none (a manual compaction, a provider's overflow)."""
     total = usage.total
     reasons = [forced] if forced else []
     line = None
-    if lines.share is not None and total >= lines.share:
+    if limits.share is not None and total >= limits.share:
         reasons.append("trigger_pct")
-        line = lines.share
-    if lines.threshold is not None and total >= lines.threshold:
+        line = limits.share
+    if limits.threshold is not None and total >= limits.threshold:
         reasons.append("token_threshold")
-        line = lines.threshold if line is None else min(line, lines.threshold)
-    if total > lines.budget:
+        line = limits.threshold if line is None else min(line, limits.threshold)
+    if total > limits.budget:
         reasons.append("budget")
-        line = lines.budget if line is None else line
+        line = limits.budget if line is None else line
     if policy.message_threshold and counters.messages >= policy.message_threshold:
         reasons.append("message_threshold")
     if policy.turn_threshold and counters.turns >= policy.turn_threshold:
         reasons.append("turn_threshold")
-    if policy.layout == "rolling" and counters.rounds > policy.window_rounds:
+    if counters.rounds > policy.window_rounds and layout_of(policy).counts_rounds:
         reasons.append("window_rounds")
-    return Decision(tuple(reasons), usage, lines.window, line)
+    return Decision(tuple(reasons), usage, limits.window, line)

@@ -1,9 +1,9 @@
-"""One at a time, first come first served, for threads and for tasks alike.
+"""A fair lock for threads and tasks alike: first come, first served.
 
 Owns: `FairLock`. Must never: block an event loop, or lose its turn when a waiting task is cancelled.
 
-A `threading.Lock` would stop the event loop it is waited for on, and an `asyncio.Lock` knows nothing of threads; a
-session may be called from both.
+A `threading.Lock` would block the event loop it is waited for on, and an `asyncio.Lock` does not work between threads;
+a session may be called from both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["FairLock"]
 
 
 class FairLock:
-    """A fair lock. Waiters get their turn in the order they came, whatever kind they are."""
+    """A fair lock: waiters get it in the order they came, whatever kind they are."""
 
     __slots__ = ("_busy", "_guard", "_waiting")
 
@@ -29,23 +29,23 @@ class FairLock:
         self._busy = False
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def enter(self) -> None:
-        """Wait for a turn on this thread. Whoever enters must leave."""
+    def acquire(self) -> None:
+        """Wait for the lock on this thread. The caller must release it."""
         with self._guard:
             if not self._busy:
                 self._busy = True
                 return
         _check_no_loop()
         ready = threading.Event()
-        if not self._enter(ready.set):
+        if not self._acquire_or_queue(ready.set):
             try:
                 ready.wait()
-            except BaseException:  # a signal while waiting: hand the turn on if it was already ours
-                self._abandon(ready.set)
+            except BaseException:  # a signal while waiting: pass the lock on if it was already ours
+                self._leave_queue(ready.set)
                 raise
 
-    def leave(self) -> None:
-        """Hand the turn to whoever waits longest."""
+    def release(self) -> None:
+        """Pass the lock to the caller that waits longest."""
         while True:
             with self._guard:
                 if not self._waiting:
@@ -54,13 +54,13 @@ class FairLock:
                 grant = self._waiting.popleft()
             try:
                 return grant()
-            except RuntimeError:  # the event loop it waited on was closed: the next one, then
+            except RuntimeError:  # the event loop it waited on was closed: try the next one
                 continue
 
     @asynccontextmanager
-    async def aturn(self) -> AsyncIterator[None]:
-        """Wait for a turn without stopping the event loop."""
-        import asyncio  # here, because importing it costs more than the rest of the library, and sync hosts need none
+    async def hold(self) -> AsyncIterator[None]:
+        """Hold the lock, waiting for it without blocking the event loop."""
+        import asyncio  # here, because importing it costs more than the rest of the library
 
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
@@ -68,19 +68,19 @@ class FairLock:
         def grant() -> None:
             loop.call_soon_threadsafe(ready.set)
 
-        if not self._enter(grant):
+        if not self._acquire_or_queue(grant):
             try:
                 await ready.wait()
             except BaseException:  # cancelled while waiting
-                self._abandon(grant)
+                self._leave_queue(grant)
                 raise
         try:
             yield
         finally:
-            self.leave()
+            self.release()
 
-    def _enter(self, grant: Callable[[], None]) -> bool:
-        """Go in when nobody is inside; otherwise queue up to be told."""
+    def _acquire_or_queue(self, grant: Callable[[], None]) -> bool:
+        """Take the lock when it is free; otherwise queue up."""
         with self._guard:
             if not self._busy:
                 self._busy = True
@@ -88,17 +88,17 @@ class FairLock:
             self._waiting.append(grant)
             return False
 
-    def _abandon(self, grant: Callable[[], None]) -> None:
-        """Give up a place in the queue, or hand the turn on when it had just been granted."""
+    def _leave_queue(self, grant: Callable[[], None]) -> None:
+        """Give up a place in the queue, or pass the lock on when it had just been granted."""
         with self._guard:
             if grant in self._waiting:
                 self._waiting.remove(grant)
                 return
-        self.leave()
+        self.release()
 
 
 def _check_no_loop() -> None:
-    """Waiting here would stop the event loop of this thread, and for ever when one of its tasks is inside."""
+    """Waiting here would block the event loop of this thread, for ever when one of its tasks holds the lock."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return
@@ -107,6 +107,6 @@ def _check_no_loop() -> None:
     except RuntimeError:
         return
     raise ConfigError(
-        "this session is busy with another call, and a sync verb would stop the event loop until that is done, perhaps "
-        "for ever; await the async form (apreflight), or run the sync one with asyncio.to_thread"
+        "this session is busy with another call, and a sync verb would block the event loop until that is done, "
+        "perhaps for ever; await the async form (apreflight), or run the sync one with asyncio.to_thread"
     )

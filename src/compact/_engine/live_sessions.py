@@ -1,8 +1,9 @@
-"""The sessions in memory, each with its turnstile.
+"""The sessions in memory, each with its lock.
 
-Owns: which sessions are held, their order of use, and giving way. Must never: know what a session remembers.
+Owns: which sessions are in memory, their order of use, and evicting them.
+Must never: know what a session remembers.
 
-A session gives way when it is the longest idle and nobody is inside. It comes back from the archive, or by reading
+The session that was idle the longest is evicted when there are too many. It comes back from the archive, or by reading
 its list again, so memory stays bounded however many sessions there are.
 """
 
@@ -29,141 +30,143 @@ HOT_SESSIONS = 512
 
 
 class LiveSession:
-    """A session in memory: its turnstile, its events not yet written, and the changes it has acknowledged."""
+    """A session in memory: its lock, its events not yet written, and the changes it has acknowledged."""
 
-    __slots__ = ("events", "generation", "preparation", "said", "session", "turnstile", "users")
+    __slots__ = ("acknowledged", "background", "events", "last_event", "lock", "session", "users")
 
     def __init__(self, session_id: str) -> None:
         self.session = Session(session_id)
-        self.turnstile = FairLock()
+        self.lock = FairLock()
         self.events: list[Event] = []
-        self.generation = 0
-        self.said = 0.0
-        """When the newest event was."""
+        self.acknowledged = 0
+        """How many changes of the configuration it has acknowledged."""
+        self.last_event = 0.0
+        """The time of the newest event."""
         self.users = 0
-        """Who is inside or on the way in; a room in use does not give way."""
-        self.preparation: BackgroundFold | None = None
-        """The fold that is being made ahead of need, or was and waits to be used."""
+        """How many callers hold the lock or wait for it; a session in use is not evicted."""
+        self.background: BackgroundFold | None = None
+        """The compaction that is made in the background, or was made and waits to be used."""
 
-    def give_up(self) -> None:
-        """Whatever was made ahead of need is not wanted any more."""
-        if self.preparation is not None:
-            self.preparation.give_up()
-            self.preparation = None
+    def drop_background(self) -> None:
+        """Stop and drop the background compaction, if there is one."""
+        if self.background is not None:
+            self.background.drop()
+            self.background = None
 
 
 class SessionLock:
-    """A session's room to be alone in, for `with`. A class, because a generator would cost more than the locks."""
+    """A session with its lock held, for `with`. A class, because a generator would cost more than the locks."""
 
-    __slots__ = ("_keep", "_room", "_rooms", "_session_id")
+    __slots__ = ("_keep", "_live", "_session_id", "_sessions")
 
-    def __init__(self, rooms: LiveSessions, session_id: str, keep: bool) -> None:
-        self._rooms, self._session_id, self._keep = rooms, session_id, keep
+    def __init__(self, sessions: LiveSessions, session_id: str, keep: bool) -> None:
+        self._sessions, self._session_id, self._keep = sessions, session_id, keep
 
     def __enter__(self) -> LiveSession:
-        room = self._room = self._rooms._room(self._session_id, self._keep)
+        live = self._live = self._sessions.enter(self._session_id, self._keep)
         try:
-            room.turnstile.enter()
+            live.lock.acquire()
         except BaseException:
-            self._rooms._leave(room)
+            self._sessions.leave(live)
             raise
-        return room
+        return live
 
     def __exit__(self, *failure: object) -> None:
         try:
-            self._room.turnstile.leave()
+            self._live.lock.release()
         finally:
-            self._rooms._leave(self._room)
+            self._sessions.leave(self._live)
 
 
 class LiveSessions:
-    """All sessions of a manager; `see_off(room)` is called with each that gives way."""
+    """All sessions of a manager; `evict(live)` is called with each that is evicted."""
 
-    def __init__(self, see_off: Callable[[LiveSession], None]) -> None:
-        self._rooms: OrderedDict[str, LiveSession] = OrderedDict()
+    def __init__(self, evict: Callable[[LiveSession], None]) -> None:
+        self._live: OrderedDict[str, LiveSession] = OrderedDict()
         self._mutex = threading.Lock()
-        self._see_off = see_off
+        self._evict = evict
         self._closed = False
 
-    def turn(self, session_id: str, *, keep: bool = True) -> SessionLock:
-        """The session's room, alone in it. Without `keep` a session that is not in memory is not taken in."""
+    def lock(self, session_id: str, *, keep: bool = True) -> SessionLock:
+        """The session with its lock held. Without `keep` a session that is not in memory is not kept there."""
         return SessionLock(self, session_id, keep)
 
     @asynccontextmanager
-    async def aturn(self, session_id: str) -> AsyncIterator[LiveSession]:
-        """`turn` for tasks."""
-        room = self._room(session_id, keep=True)
+    async def alock(self, session_id: str) -> AsyncIterator[LiveSession]:
+        """`lock` for tasks."""
+        live = self.enter(session_id, keep=True)
         try:
-            async with room.turnstile.aturn():
-                yield room
+            async with live.lock.hold():
+                yield live
         finally:
-            if leaving := self._left(room):
-                import asyncio  # here, because only async hosts need it
+            if evicted := self._remove_idle(live):
+                import asyncio  # here, because only async applications need it
 
-                # Seeing off may write: the loop has better things to do.
-                writing = (asyncio.to_thread(self._see_off, idle) for idle in leaving)
+                # In threads: evicting may write.
+                writing = (asyncio.to_thread(self._evict, idle) for idle in evicted)
                 await asyncio.shield(asyncio.gather(*writing))
 
-    def look(self, session_id: str) -> LiveSession:
-        """The session's room from outside, without waiting and without taking it in."""
-        room = self._room(session_id, keep=False)
-        self._leave(room)
-        return room
+    def peek(self, session_id: str) -> LiveSession:
+        """The session without its lock, without waiting and without keeping it."""
+        live = self.enter(session_id, keep=False)
+        self.leave(live)
+        return live
 
-    def _leave(self, room: LiveSession) -> None:
-        """Somebody goes out; whoever gives way now is seen off."""
-        for idle in self._left(room):
-            self._see_off(idle)
-
-    def folding(self) -> bool:
-        """Whether a fold is running in any session."""
+    def is_compacting(self) -> bool:
+        """Whether a compaction is running in any session."""
         with self._mutex:
-            rooms = list(self._rooms.values())
-        return any(room.session.machine.state == "in_progress" for room in rooms)
+            sessions = list(self._live.values())
+        return any(live.session.machine.state == "in_progress" for live in sessions)
 
     @staticmethod
     def check_id(session_id: str) -> None:
-        """Refuse what is no session id."""
+        """Refuse a session id that is not text."""
         if not isinstance(session_id, str):
             raise ConfigError(f"session_id must be text, not {type(session_id).__name__}")
 
     def check_open(self) -> None:
-        """Raise `ManagerClosed` when nobody is let in any more."""
+        """Raise `ManagerClosed` after `close`."""
         if self._closed:
             raise ManagerClosed("this manager is closed; make a new one")
 
     def close(self) -> list[LiveSession]:
-        """Let nobody in any more; returns who was there."""
+        """Refuse every later use; returns the sessions that were in memory."""
         with self._mutex:
             self._closed = True
-            rooms = list(self._rooms.values())
-            self._rooms.clear()
-        return rooms
+            sessions = list(self._live.values())
+            self._live.clear()
+        return sessions
 
-    def _room(self, session_id: str, keep: bool) -> LiveSession:
+    def enter(self, session_id: str, keep: bool) -> LiveSession:
+        """Count one more user of a session. The caller must `leave`."""
         if type(session_id) is not str:
             self.check_id(session_id)
         with self._mutex:
             if self._closed:
                 self.check_open()
-            room = self._rooms.get(session_id)
-            if room is None:
-                room = LiveSession(session_id)
+            live = self._live.get(session_id)
+            if live is None:
+                live = LiveSession(session_id)
                 if keep:
-                    self._rooms[session_id] = room
+                    self._live[session_id] = live
             else:
-                self._rooms.move_to_end(session_id)
-            room.users += 1
-            return room
+                self._live.move_to_end(session_id)
+            live.users += 1
+            return live
 
-    def _left(self, room: LiveSession) -> list[LiveSession]:
-        """Somebody went out; returns who gives way now."""
+    def leave(self, live: LiveSession) -> None:
+        """Count one user less, and evict what is too much."""
+        for idle in self._remove_idle(live):
+            self._evict(idle)
+
+    def _remove_idle(self, live: LiveSession) -> list[LiveSession]:
+        """Count one user less; returns the sessions that were taken out of memory."""
         with self._mutex:
-            room.users -= 1
-            if len(self._rooms) <= HOT_SESSIONS:
+            live.users -= 1
+            if len(self._live) <= HOT_SESSIONS:
                 return []
-            oldest = list(self._rooms.items())[: len(self._rooms) - HOT_SESSIONS]
-            leaving = [(session_id, idle) for session_id, idle in oldest if idle.users == 0]
-            for session_id, _ in leaving:
-                del self._rooms[session_id]
-        return [idle for _, idle in leaving]
+            oldest = list(self._live.items())[: len(self._live) - HOT_SESSIONS]
+            evicted = [(session_id, idle) for session_id, idle in oldest if idle.users == 0]
+            for session_id, _ in evicted:
+                del self._live[session_id]
+        return [idle for _, idle in evicted]

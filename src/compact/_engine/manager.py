@@ -1,56 +1,60 @@
-"""The front door: the public verbs.
+"""The public manager.
 
-Owns: `CompactManager`; the verbs that look back are in `_engine.keeper`, those that only this library uses in
-`_engine.fold_exchange`.
-Must never: hold a rule of compaction; what may fold, fail or leave is the core's.
+Owns: `CompactManager` and its verbs, and `internals_of`, the interface for the rest of this library.
+Must never: hold a rule of compaction; what may fold, fail or go out is decided in `_compaction` and `_pipeline`.
 
-
-One call: take the session's turn, let `_engine.open_call` bring its track up to date, let `_engine.course` run the
-flow and commit what it
-did. Calls on one session are served in the order they came, from threads and tasks alike; sessions never touch each
-other. One idea, so one file: most of it is signatures, which every verb has twice, for threads and for tasks.
+A call takes the session's lock, opens (`open_call`), and runs (`run`). Calls on one session are served in the order
+they came, from threads and tasks alike; sessions do not affect each other. The verbs that look back work from the
+archive alone, also in a new process.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from .._archive.archive import Archive
+from .._archive.archive import Archive, Stored
 from .._compaction.plan import Plan
 from .._compaction.trigger import Counters, Decision
 from .._conversation.formats import FORMATS
 from .._conversation.tokens import reported_input
 from .._events.event import Sink
-from .._facts.report import Report
-from .._pipeline.underway import Call
+from .._pipeline.call import PREFLIGHT, Purpose
 from .._redaction import Redactor, held_secrets
 from .._session.session import FoldRecord, Session
 from ..config import CompactConfig
 from ..config.environment import SWITCHED_OFF, switched_off
-from ..config.limits import Limits
 from ..errors import ConfigError
 from ..sinks.sink_list import SinkList, configured_sinks
 from ..stores import Store, open_store
 from ..summarizers import Summarizer, summarizer_for
-from .course import Course
-from .fold_exchange import BackDoor
-from .keeper import Keeper
+from .internals import Internals
 from .live_config import LiveConfig
 from .live_sessions import LiveSession, LiveSessions
-from .open_call import Desk, given
+from .open_call import CallOpener, Overrides, as_lists
 from .recorder import EventRecorder
+from .run import CallRunner
 
-__all__ = ["CompactManager", "SessionView"]
+if TYPE_CHECKING:
+    from .._archive.audit import Audit
+    from .._archive.diff import Diff
+    from .._archive.history import ArchiveHistory, Forgotten
+    from .._archive.search_index import Recalled
+    from .._facts.report import Report
+
+__all__ = ["CompactManager", "SessionView", "internals_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A session as it stands; `_session.states` draws its three states."""
+    """A session as it is now; `_session.states` draws its three states."""
 
     id: str
     state: str
@@ -61,12 +65,12 @@ class SessionView:
     counters: Counters
     folds: tuple[FoldRecord, ...]
     report: Report | None
-    """What the last fold kept of what mattered; None before the first."""
+    """What the last compaction kept of what mattered; None before the first."""
     config_changed: bool
     """Whether parameters were changed that this session has not acknowledged yet."""
 
 
-class CompactManager(Keeper, BackDoor):
+class CompactManager:
     """Keeps the conversations of many sessions inside their window. Safe to share between threads and tasks."""
 
     def __init__(
@@ -83,39 +87,40 @@ class CompactManager(Keeper, BackDoor):
         if dialect not in ("auto", *FORMATS):
             raise ConfigError(f"dialect {dialect!r} is unknown; use 'auto' or one of {', '.join(FORMATS)}")
         config = config if config is not None else CompactConfig()
-        self._summarizer = summarizer or summarizer_for(config.summary)
-        """None when the built-in summarizer is to write."""
+        summarizer = summarizer or summarizer_for(config.summary)
         redaction, storage = config.redaction, config.storage
-        redactor = self._redactor = Redactor(redaction.enabled, redaction.patterns, held_secrets(os.environ))
+        redactor = Redactor(redaction.enabled, redaction.patterns, held_secrets(os.environ))
         opened = open_store(storage) if store == "configured" else store
         adapter = storage.adapter if store == "configured" else type(opened).__name__
         archive = Archive(opened, redactor, adapter) if opened is not None else None
         watching = [*sinks, *configured_sinks(config.tracing)]
         if not (redaction.enabled or redaction.allow_unredacted_export):
-            from ..sinks.redaction_guard import refuse_distant  # here, because nobody else needs to parse addresses
+            from ..sinks.redaction_guard import refuse_distant  # here, because only this case parses addresses
 
             refuse_distant(watching, config.tracing)
-        self._journal = EventRecorder(archive, SinkList(watching, redactor))
-        self._archive = archive
-        # A store that was passed in may be anybody's: its index is kept in memory.
-        given = Path(storage.path).expanduser()
-        self._index_folder = given.absolute() / ".index" if store == "configured" else None
-        self._index_within = None if given.is_absolute() else Path.cwd()
-        self._desk = Desk(
+        self._recorder = EventRecorder(archive, SinkList(watching, redactor))
+        # The store that was passed in may be anywhere: its index is kept in memory.
+        path = Path(storage.path).expanduser()
+        self._index_folder = path.absolute() / ".index" if store == "configured" else None
+        self._index_within = None if path.is_absolute() else Path.cwd()
+        self._opener = CallOpener(
             archive,
-            self._journal,
+            self._recorder,
             dialect=dialect,
             protect=protect,
             before_fold=before_fold,
-            offline=self._summarizer is None,
-            conceal=redactor.redact if archive is not None or watching else str,
+            offline=summarizer is None,
+            redact=redactor.redact if archive is not None or watching else str,
         )
-        self._rooms = LiveSessions(self._desk.see_off)
-        self._parameters = LiveConfig(config, self._rooms, self._journal)
-        self._course = Course(self._desk, self._journal, self._parameters, self._summarizer)
+        self._sessions = LiveSessions(self._opener.evict)
+        self._live_config = LiveConfig(config, self._sessions, self._recorder)
+        self._runner = CallRunner(self._opener, self._recorder, self._live_config, summarizer)
+        self._internals = Internals(
+            archive, redactor, self._sessions, self._recorder, self._opener, self._live_config, self._runner
+        )
         self._disabled = switched_off()
         if self._disabled:
-            self._journal.complain(SWITCHED_OFF)
+            self._recorder.log(SWITCHED_OFF)
 
     # -- before each model call --------------------------------------------------------------------------------------
 
@@ -132,14 +137,11 @@ class CompactManager(Keeper, BackDoor):
         """The messages to send: the same list when nothing is due, a compacted one when it is.
 
         `model`, `max_context_tokens` and `reserve_output` override the configuration for this call: an agent that
-        switches to a smaller model folds before it is called.
+        switches to a smaller model compacts before it is called.
         """
         if self._disabled:
             return messages
-        with self._rooms.turn(session_id) as room:
-            return self._course.run(
-                lambda: self._open(room, messages, tools, model, max_context_tokens, reserve_output)
-            )
+        return self._call(session_id, messages, tools, (model, max_context_tokens, reserve_output))
 
     async def apreflight(
         self,
@@ -151,15 +153,10 @@ class CompactManager(Keeper, BackDoor):
         max_context_tokens: int | None = None,
         reserve_output: int | None = None,
     ) -> Any:
-        """`preflight` for async hosts: the same result and the same events, without stopping the event loop."""
+        """`preflight` for async applications: the same result and the same events, without blocking the event loop."""
         if self._disabled:
             return messages
-        messages, tools = given(messages, tools)
-        async with self._rooms.aturn(session_id) as room:
-            await self._desk.warm_up(self._parameters.config, room.session, messages, tools, model)
-            return await self._course.arun(
-                lambda: self._open(room, messages, tools, model, max_context_tokens, reserve_output)
-            )
+        return await self._acall(session_id, messages, tools, (model, max_context_tokens, reserve_output))
 
     def manual_compact(
         self,
@@ -172,10 +169,8 @@ class CompactManager(Keeper, BackDoor):
         max_context_tokens: int | None = None,
     ) -> Any:
         """Compact now, whatever the usage; the note goes into the trace and the archive."""
-        with self._rooms.turn(session_id) as room:
-            return self._course.run(
-                lambda: self._open(room, messages, tools, model, max_context_tokens).forced("manual", note=note)
-            )
+        purpose = Purpose("manual", note=note)
+        return self._call(session_id, messages, tools, (model, max_context_tokens, None), purpose)
 
     async def amanual_compact(
         self,
@@ -187,13 +182,9 @@ class CompactManager(Keeper, BackDoor):
         model: str | None = None,
         max_context_tokens: int | None = None,
     ) -> Any:
-        """`manual_compact` for async hosts."""
-        messages, tools = given(messages, tools)
-        async with self._rooms.aturn(session_id) as room:
-            await self._desk.warm_up(self._parameters.config, room.session, messages, tools, model)
-            return await self._course.arun(
-                lambda: self._open(room, messages, tools, model, max_context_tokens).forced("manual", note=note)
-            )
+        """`manual_compact` for async applications."""
+        purpose = Purpose("manual", note=note)
+        return await self._acall(session_id, messages, tools, (model, max_context_tokens, None), purpose)
 
     def recover(
         self,
@@ -204,63 +195,68 @@ class CompactManager(Keeper, BackDoor):
         tools: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> Any:
-        """A smaller list, after a provider said "context too long". Deterministic, no model needed.
+        """A smaller list, after a provider refused one as too long. Deterministic, without a model.
 
         `limit` is the window the provider named. Without it, or when the list already is within it by our count, the
         list shrinks to three quarters. Raises `InsufficientBudget` when it cannot.
         """
         if self._disabled:
             return messages
-        with self._rooms.turn(session_id) as room:
+        return self._call(session_id, messages, tools, (model, None, None), Purpose("overflow", limit=limit))
 
-            def shrinking() -> Call:
-                call = self._open(room, messages, tools, model)
-                total = call.decision.usage.total
-                goal = _limit(limit) if limit is not None and limit < total else max(1, total * 3 // 4)
-                return call.forced("overflow", lines=Limits(goal, goal), offline=True, must_shrink=True)
-
-            return self._course.run(shrinking)
-
-    def _squeeze(
-        self, session_id: str, messages: Sequence[Any], limit: int, tools: Sequence[Any] | None, layout: Any
+    def _call(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None,
+        overrides: Overrides,
+        purpose: Purpose = PREFLIGHT,
     ) -> Any:
-        """The list within a limit, whatever has to fold; the one-shot form."""
-        with self._rooms.turn(session_id) as room:
-            call = self._open(room, messages, tools)
-            if call.decision.usage.total <= _limit(limit):
-                return call.messages
-            policy = call.terms.config.policy.model_copy(update={"layout": layout})
-            return self._course.run(
-                lambda: call.forced("limit", policy=policy, lines=Limits(limit, limit), squeeze=True)
-            )
+        with self._sessions.lock(session_id) as live:
+            return self._runner.run(live, self._runner.open(live, messages, tools, overrides, purpose))
+
+    async def _acall(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None,
+        overrides: Overrides,
+        purpose: Purpose = PREFLIGHT,
+    ) -> Any:
+        messages, tools = as_lists(messages, tools)
+        async with self._sessions.alock(session_id) as live:
+            await self._opener.warm_up(self.config, live.session, messages, tools, overrides[0])
+            return await self._runner.arun(live, self._runner.open(live, messages, tools, overrides, purpose))
 
     # -- looking without touching ------------------------------------------------------------------------------------
 
     def should_compact(
         self, session_id: str, messages: Sequence[Any], *, tools: Sequence[Any] | None = None, model: str | None = None
     ) -> Decision:
-        """Whether a fold is due, and why. Leaves no trace."""
-        with self._rooms.turn(session_id, keep=False) as room:
-            return self._desk.open(self._parameters.config, room, messages, tools, model, peek=True).decision
+        """Whether a compaction is due, and why. Leaves no trace."""
+        with self._sessions.lock(session_id, keep=False) as live:
+            return self._opener.open(self.config, live, messages, tools, (model, None, None), peek=True).decision
 
     def plan(
         self, session_id: str, messages: Sequence[Any], *, tools: Sequence[Any] | None = None, model: str | None = None
     ) -> Plan:
-        """A dry run: what a fold would do now, due or not. Leaves no trace.
+        """A dry run: what a compaction would do now, due or not, and what it costs (`Plan.costs`). Leaves no trace.
 
-        Indices are those of the list that would go out, with earlier folds in their places. A list that arrives broken
-        is mended before it is folded, so there the fold itself may differ.
+        Indices are those of the list that would go out, with earlier compactions in their places. A list that arrives
+        broken is made valid before it is compacted, so there the compaction itself may differ.
         """
-        *_, fitted = self._dry_run(session_id, messages, tools, model)
-        return fitted.plan
+        from .._pipeline.planning import dry_run
+
+        with self._sessions.lock(session_id, keep=False) as live:
+            return dry_run(self._opener.open(self.config, live, messages, tools, (model, None, None), peek=True))
 
     def session(self, session_id: str) -> SessionView:
-        """Where a session stands, and the history of its folds. Does not wait for a fold that is running."""
-        room = self._rooms.look(session_id)
-        session = room.session
+        """A session as it is now, and the history of its compactions. Does not wait for one that is running."""
+        live = self._sessions.peek(session_id)
+        session = live.session
         if session.reader is None:
             session = Session(session_id)
-            self._desk.wake(self._parameters.config, session, (), None)
+            self._opener.load_session(self.config, session, (), None)
         return SessionView(
             id=session_id,
             state=session.machine.state,
@@ -268,53 +264,150 @@ class CompactManager(Keeper, BackDoor):
             summary_state=session.machine.summary_state,
             step=session.step,
             version=session.version,
-            counters=session.tracks[0].counters() if session.tracks else Counters(),
+            counters=session.lists[0].counters() if session.lists else Counters(),
             folds=tuple(session.folds),
             report=session.folds[-1].report if session.folds else None,
-            config_changed=self._parameters.news_for(room),
+            config_changed=self._live_config.has_changes_for(live),
         )
 
     @property
     def config(self) -> CompactConfig:
-        """The configuration in force."""
-        return self._parameters.config
+        """The active configuration."""
+        return self._live_config.config
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def observe(self, session_id: str, usage: Any) -> None:
-        """Tell what the provider counted for the last request of this session: it calibrates the meter.
+        """Report what the provider counted for the last request of this session: it calibrates the token counts.
 
         Takes the usage object or dict of either provider, or the number of input tokens.
         """
         reported = reported_input(usage)
-        # Without a turn: this never waits for a fold, and what it learns holds from the next call on.
-        session = self._rooms.look(session_id).session
-        if not session.sent or not reported:
+        # Without the lock: this never waits for a compaction, and it holds from the next call on.
+        session = self._sessions.peek(session_id).session
+        if not session.sent_tokens or not reported:
             return
-        if reported > 1.5 * session.sent:
-            # No tokenizer is that far off: the request holds something we are not shown.
-            session.unseen += reported - session.sent
+        if reported > 1.5 * session.sent_tokens:
+            # No tokenizer is that far off: the request holds something that is not passed to us.
+            session.unseen_tokens += reported - session.sent_tokens
         else:
-            session.factor = max(0.5, reported / session.sent)
+            session.factor = max(0.5, reported / session.sent_tokens)
 
     def update(self, **changes: Any) -> None:
-        """Change parameters at run time: validated at once, in force as soon as no fold is running.
+        """Change parameters at run time: validated at once, active as soon as no compaction is running.
 
         Each session acknowledges the change at its next call (`compact.config_changed`).
         """
-        self._rooms.check_open()
-        self._parameters.change(changes)
+        self._sessions.check_open()
+        self._live_config.change(changes)
+
+    # -- looking back, from the archive ------------------------------------------------------------------------------
+
+    def restore(self, session_id: str, step: int | None = None) -> list[Any]:
+        """The transcript before the compaction of this step (the newest by default), redacted.
+
+        It only reads: to go back to it, use `undo`.
+        """
+        return self._history_of(session_id).transcript(session_id, step)
+
+    def undo(self, session_id: str, messages: Sequence[Any] | None = None) -> list[Any]:
+        """Take the newest compaction back, and return the list before it.
+
+        Pass the list you have (it begins with what the compaction left): what came since is kept after the restored
+        messages, and messages that were never folded stay the very objects you passed. Call it again to go back
+        further. Folded messages come from the archive, without their secrets. The next `preflight` compacts again
+        when a threshold is still reached: change the configuration before it.
+        """
+        return self._move(session_id, messages, "undo")
+
+    def redo(self, session_id: str, messages: Sequence[Any] | None = None) -> list[Any]:
+        """Activate the compaction that was undone last, and return the list it left.
+
+        Pass the list you have (it begins with what `undo` returned) to keep what came since. A new compaction ends
+        redoing.
+        """
+        return self._move(session_id, messages, "redo")
+
+    def diff(self, session_id: str, step: int | None = None) -> Diff:
+        """What a compaction did (the newest by default): kept, folded, shortened, written. `print` it."""
+        return self._history_of(session_id).diff(session_id, step)
+
+    def recall(
+        self, session_id: str, query: str | None = None, *, cite: str | None = None, limit: int | None = None
+    ) -> list[Recalled]:
+        """Messages that were folded: found by words, best first, or by a summary's citations, in the session's order.
+
+        `cite` takes "#12", "#12-18", or a whole line of a summary. The text is the original, redacted. At most
+        `limit` messages come back (default: 5 for a query, 1,000 for a citation).
+        """
+        return self._history_of(session_id).recall(session_id, query, cite, limit)
+
+    def verify(self, session_id: str) -> Audit:
+        """Check a session's files against their hashes, and its compactions against the laws. True when all is well."""
+        return self._history_of(session_id).audit(session_id)
+
+    def sessions(self) -> list[str]:
+        """The ids of all sessions in the archive."""
+        return self._history_of("").sessions()
+
+    def forget(self, session_id: str) -> Forgotten:
+        """Delete all that is kept of a session, in the archive and in memory, for good; returns what was deleted."""
+        history = self._history_of(session_id)
+        with self._sessions.lock(session_id) as live:
+            live.drop_background()
+            forgotten = history.forget(session_id)
+            live.events.clear()
+            live.session = Session(session_id)
+        return forgotten
+
+    def prune(self, older_than: timedelta, *, dry_run: bool = False) -> list[Forgotten]:
+        """Forget every session to which nothing was written for so long; returns what was, or would be, deleted."""
+        if older_than <= timedelta(0):
+            raise ConfigError(f"older_than is {older_than}; give a time above zero, such as timedelta(days=30)")
+        history = self._history_of("")
+        return history.prune(time.time() - older_than.total_seconds(), self.forget, dry_run=dry_run)
+
+    def _history_of(self, session_id: str) -> ArchiveHistory:
+        self._sessions.check_id(session_id)
+        self._internals.archive()  # raises where there is none
+        return self._history
+
+    @cached_property
+    def _history(self) -> ArchiveHistory:
+        """Loaded when it is first used, because most processes never look back."""
+        from .._archive.history import ArchiveHistory
+        from .._archive.search_index import SearchIndex
+
+        folder = self._index_folder
+        index = SearchIndex(folder, within=self._index_within)
+        parent = folder.parent if folder is not None else None
+        return ArchiveHistory(self._internals.archive(), index, self._recorder.log, parent)
+
+    def _move(self, session_id: str, messages: Sequence[Any] | None, way: Literal["undo", "redo"]) -> list[Any]:
+        history = self._history_of(session_id)
+        with self._sessions.lock(session_id) as live:
+            live.drop_background()
+            result, stored = (history.undo if way == "undo" else history.redo)(live.session, messages)
+            self._reload(live, stored)
+        return result
+
+    def _reload(self, live: LiveSession, stored: Stored) -> None:
+        """The session comes back from the archive at its next call; what the provider reported stays."""
+        live.session.step = max(live.session.step, stored.step)
+        self._recorder.emit_archival(live, stored)
+        self._recorder.write_events(live)
+        self._opener.reset(live)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Write out what is held and close what was opened. Safe to call twice; any other use afterwards raises."""
-        rooms = self._rooms.close()
-        for room in rooms:
-            room.give_up()
-        self._journal.close(rooms)
-        if "_past" in vars(self):
-            self._past.close()
+        sessions = self._sessions.close()
+        for live in sessions:
+            live.drop_background()
+        self._recorder.close(sessions)
+        if "_history" in vars(self):
+            self._history.close()
 
     def __enter__(self) -> CompactManager:
         return self
@@ -324,13 +417,7 @@ class CompactManager(Keeper, BackDoor):
     ) -> None:
         self.close()
 
-    def _open(self, room: LiveSession, *what: Any) -> Call:
-        """A call, once the session has been told of changed parameters."""
-        self._parameters.acknowledge(room)
-        return self._desk.open(self._parameters.config, room, *what)
 
-
-def _limit(tokens: int) -> int:
-    if tokens < 1:
-        raise ConfigError(f"a limit of {tokens:,} tokens holds nothing; give at least 1")
-    return tokens
+def internals_of(manager: CompactManager) -> Internals:
+    """The interface for this library's own adapters, proxy and commands."""
+    return manager._internals

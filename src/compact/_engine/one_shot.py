@@ -1,6 +1,6 @@
-"""This list, in at most that many tokens: the form for people who have no session.
+"""A list in at most so many tokens, without a session.
 
-Owns: `compact_messages`. Must never: store anything, or raise for anything but pins that do not fit.
+Owns: `compact_messages`. Must never: store anything, or raise for anything but pinned messages that do not fit.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from .._compaction.plan import Layout
 from ..config import CompactConfig
 from ..errors import CompactError, InsufficientBudget, LawViolation
 from ..summarizers import Summarizer
-from .manager import CompactManager
+from .manager import CompactManager, internals_of
 
 __all__ = ["compact_messages"]
 
 TAIL = 0.1
-"""The share of the room for the newest messages as they are. On real transcripts more of them cost the summary more
-than they kept, less of them gained nothing, and choosing anew for each list was no better."""
+"""The share of the limit for the newest messages, unchanged. On real transcripts more of them cost the summary more
+than they kept, less of them gained nothing, and choosing for each list was no better."""
 SPARE = 0.05
-"""The share of the room that may stay unused; more goes to the newest messages."""
+"""The share of the limit that may stay unused; more goes to the newest messages."""
 
 
 def compact_messages(
@@ -46,16 +46,16 @@ def compact_messages(
     failure: CompactError | None = None
     for share, words in shares:
         try:
-            made, unused = _squeezed(
+            made, unused = _compact_once(
                 messages, max_tokens, config, summarizer, tools, tail(max_tokens, share, words=words)
             )
         except (InsufficientBudget, LawViolation) as error:
             failure = error
             continue
         if summarizer is None and config.summary.provider == "extract" and unused > SPARE:
-            # All that matters is in the summary, and there is room: it goes to more messages as they are.
+            # All that matters is in the summary, and there is room: keep more of the newest messages.
             with suppress(InsufficientBudget, LawViolation):
-                made, _ = _squeezed(messages, max_tokens, config, None, tools, tail(max_tokens, share + unused))
+                made, _ = _compact_once(messages, max_tokens, config, None, tools, tail(max_tokens, share + unused))
         return made
     if isinstance(failure, InsufficientBudget):
         raise failure
@@ -64,7 +64,7 @@ def compact_messages(
     )
 
 
-def _squeezed(
+def _compact_once(
     messages: Sequence[Any],
     max_tokens: int,
     config: CompactConfig,
@@ -72,8 +72,8 @@ def _squeezed(
     tools: Sequence[Any] | None,
     layout: Layout,
 ) -> tuple[list[Any], float]:
-    """The list by one layout, and the share of the room that it leaves unused."""
+    """The list by one layout, and the share of the limit that it leaves unused."""
     with CompactManager(config, summarizer=summarizer, store=None) as manager:
-        made = list(manager._squeeze("one-shot", messages, max_tokens, tools, layout))
+        made = list(internals_of(manager).compact_to("one-shot", messages, max_tokens, tools, layout))
         folds = manager.session("one-shot").folds
     return made, 1 - folds[-1].tokens_after / max_tokens if folds else 0.0

@@ -1,32 +1,31 @@
-"""What is written down of a session: events to the sinks, transcripts, summaries and events to the archive.
+"""What leaves the engine: events to the sinks and the archive, transcripts and records to the archive.
 
-Owns: `EventRecorder`, and when events reach the archive: with the fold they belong to, or when many are held.
-Must never: let a sink or the event file stop the agent. A transcript or summary that cannot be kept is an
+Owns: the time of events, and when events are written to the archive: with their compaction, or when many are held.
+Must never: let a sink or the event file stop the agent. A transcript or record that cannot be stored is an
 `ArchiveError`, because then nothing may be dropped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .._archive.archive import Archive, Stored
 from .._events.event import Event
+from .._pipeline import events
 from .._pipeline.effects import Emit
-from .._pipeline.job import Outcome
-from .._session.entries import FoldReplay
-from .._session.session import FoldRecord
+from .._pipeline.outcome import Compacted
 from ..errors import ArchiveError
 from ..sinks.sink_list import SinkList
 from .live_sessions import LiveSession
 
 __all__ = ["EventRecorder"]
 
-EVENTS_HELD = 64
-"""Events of a session held in memory: until a fold writes them out, or, before the first fold, the newest ones."""
-EVENTS_HELD_APART = 256
-"""The same for stores that cannot append, where every write is an object of its own."""
+HELD_EVENTS = 64
+"""Events of a session held in memory: until a compaction writes them, or, before the first one, the newest."""
+HELD_EVENTS_APART = 256
+"""The same for stores that cannot append, where every write is one object."""
 
 
 class EventRecorder:
@@ -38,88 +37,72 @@ class EventRecorder:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody would see an event. (Warnings also go to the log.)"""
+        """Whether an event would reach a sink or the archive. (Warnings also go to the log.)"""
         return self._archive is not None or bool(self._sinks)
 
-    def emit(self, room: LiveSession, effect: Emit) -> None:
-        """Send an event to every sink, and hold it for the archive. Writes nothing: it is called on event loops."""
-        if self.watched or effect.name == "compact.warning":
-            self.tell(room, effect.name, effect.data, effect.status, effect.duration)
-
-    def tell(
-        self,
-        room: LiveSession,
-        name: str,
-        data: Mapping[str, Any],
-        status: Literal["ok", "error"] = "ok",
-        duration: float = 0.0,
-    ) -> None:
-        """`emit` without an effect, for what is told at every call."""
-        session = room.session
+    def emit(self, live: LiveSession, effect: Emit) -> None:
+        """Send an event to every sink, and hold it for the archive. Writes nothing, so event loops may call it."""
+        name, data, status, duration = effect
+        if not (self.watched or name == "compact.warning"):
+            return
+        session = live.session
         # Never the same time twice: a session's events are told apart by it, and some clocks are coarse. A clock that
         # was set back by more than a second is believed.
         now = time.time()
-        if room.said - 1.0 < now <= room.said:
-            now = room.said + 1e-6
-        room.said = now
+        if live.last_event - 1.0 < now <= live.last_event:
+            now = live.last_event + 1e-6
+        live.last_event = now
         event = Event(name, session.id, session.step, now, duration, status, data)
         if self._archive is not None:
-            room.events.append(event)
-            if not session.step and len(room.events) > 2 * EVENTS_HELD:
-                del room.events[:-EVENTS_HELD]
+            live.events.append(event)
+            if not session.step and len(live.events) > 2 * HELD_EVENTS:
+                del live.events[:-HELD_EVENTS]
         self._sinks(event)
 
-    def overdue(self, room: LiveSession) -> bool:
-        """Whether so many events are held that they should be written out, fold or no fold."""
-        if self._archive is None or not room.session.step:
+    def holds_many(self, live: LiveSession) -> bool:
+        """Whether so many events are held that they should be written without waiting for a compaction."""
+        if self._archive is None or not live.session.step:
             return False
-        return len(room.events) >= (EVENTS_HELD if self._archive.appends else EVENTS_HELD_APART)
+        return len(live.events) >= (HELD_EVENTS if self._archive.appends else HELD_EVENTS_APART)
 
-    def save_transcript(self, room: LiveSession, raws: Sequence[Any]) -> int:
-        """Keep the messages before a fold; the step they were stored as."""
-        session = room.session
+    def save_transcript(self, live: LiveSession, raws: Sequence[Any]) -> int:
+        """Store the messages before a compaction; the step they were stored as."""
+        session = live.session
         if self._archive is None:
             return session.step + 1
         stored = self._archive.save_transcript(session, raws)
         session.step = stored.step
-        self.archived(room, stored)
+        self.emit_archival(live, stored)
         return stored.step
 
-    def save_summary(self, room: LiveSession, outcome: Outcome, fold: FoldRecord, record: FoldReplay) -> None:
-        """Keep what a fold did."""
+    def save_record(self, live: LiveSession, compacted: Compacted) -> None:
+        """Store what a compaction did."""
         if self._archive is not None:
-            self.archived(room, self._archive.save_summary(room.session, outcome, fold, record))
+            self.emit_archival(live, self._archive.save_record(live.session, compacted))
 
-    def write_events(self, room: LiveSession) -> None:
-        """Add held events to the archive of a session; one that never folded has none."""
-        if self._archive is None or not room.events or not room.session.step:
+    def write_events(self, live: LiveSession) -> None:
+        """Write held events to the archive; a session that was never compacted has none there."""
+        if self._archive is None or not live.events or not live.session.step:
             return
-        events, room.events = room.events, []
+        held, live.events = live.events, []
         try:
-            self._archive.save_events(room.session.id, room.session.step, events)
+            self._archive.save_events(live.session.id, live.session.step, held)
         except ArchiveError as error:
-            room.events[:0] = events[-EVENTS_HELD_APART:]  # the next write tries again
-            self.complain(f"events of session {room.session.id!r} were not archived: {error}")
+            live.events[:0] = held[-HELD_EVENTS_APART:]  # the next write tries again
+            self.log(f"events of session {live.session.id!r} were not archived: {error}")
 
-    def complain(self, text: str) -> None:
-        """Say something that no event can carry."""
+    def log(self, text: str) -> None:
+        """Log what no event can carry."""
         self._sinks.complain(text)
 
-    def close(self, rooms: Iterable[LiveSession]) -> None:
-        """Write out what is held, and close the sinks."""
-        for room in rooms:
-            self.write_events(room)
+    def close(self, sessions: Iterable[LiveSession]) -> None:
+        """Write what is held, and close the sinks."""
+        for live in sessions:
+            self.write_events(live)
         self._sinks.close()
 
-    def archived(self, room: LiveSession, stored: Stored) -> None:
-        """Say what the store acknowledged."""
+    def emit_archival(self, live: LiveSession, stored: Stored) -> None:
+        """Report what the store acknowledged."""
         assert self._archive is not None
-        data = {
-            "session_id": room.session.id,
-            "step": stored.step,
-            "storage_adapter": self._archive.adapter,
-            "key": stored.key,
-            "bytes": stored.size,
-            "sha256": stored.sha256,
-        }
-        self.emit(room, Emit("compact.archival", data))
+        adapter = self._archive.adapter
+        self.emit(live, events.archival(live.session.id, stored.step, adapter, stored.key, stored.size, stored.sha256))

@@ -1,134 +1,204 @@
-"""The driver for threads: runs a flow where it is called.
+"""The path of a call: open it, compact when it is due, commit what was done, return the list to send.
 
-Owns: `drive`, calling a summarizer in a thread that can be left behind, and turning whatever it does into a
-`SummaryReply`.
-Must never: decide anything, or wait longer for a summarizer than `summary.timeout`.
-
-Its twin for event loops is `_engine.run_async`; between them they are the only places where a summarizer is called and
-time passes. Nobody can stop a thread, so a sync summarizer that hangs is abandoned: its thread is a daemon of our own,
-which neither holds up the end of the interpreter nor takes a place in an executor that the host needs.
+Owns: `CallRunner`, on a thread and on an event loop; performing the effects of the pipeline.
+Must never: hold a rule of compaction, or take a session's lock: the caller holds it.
 """
 
 from __future__ import annotations
 
-import inspect
-import threading
-import time
-from collections.abc import Awaitable, Callable, Generator
-from contextvars import copy_context
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from .._pipeline.effects import Effect, Summarize, SummaryReply, Wait
-from .._pipeline.job import Outcome
-from .._summary.request import Ask
-from ..config.sections import SummaryPolicy
-from ..errors import ConfigError, ModelUnavailable, SummaryError, SummaryTimeout
-from ..summarizers import Summarizer, Written, offline_summarizer
+from .._pipeline import events
+from .._pipeline.call import PREFLIGHT, Call, Purpose
+from .._pipeline.effects import Effect, Emit, Move, Refresh, SaveRecord, SaveTranscript
+from .._pipeline.outcome import UNCHANGED, Outcome
+from .._session.make_valid import make_valid
+from ..errors import ArchiveError
+from ..summarizers import Summarizer
+from .drive import Steps, drive
+from .live_config import LiveConfig
+from .live_sessions import LiveSession
+from .open_call import CallOpener, Overrides
+from .recorder import EventRecorder
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from collections.abc import Sequence
 
-__all__ = ["Flow", "drive", "failed_reply", "in_thread", "reply_of"]
+    from .background_fold import BackgroundFolds
 
-Flow = Generator[Effect, Any, Outcome]
-"""A flow under way."""
-
-
-def drive(
-    flow: Flow, perform: Callable[[Effect], Any], summarizer: Summarizer | None, policy: SummaryPolicy
-) -> Outcome:
-    """Run a flow on this thread."""
-    answer: Any = None
-    try:
-        while True:
-            effect = flow.send(answer)
-            if isinstance(effect, Summarize):
-                chosen = None if effect.offline else summarizer
-                answer = [_ask(chosen, ask, policy.timeout) for ask in effect.asks]
-            elif isinstance(effect, Wait):
-                time.sleep(effect.seconds)
-                answer = None
-            else:
-                answer = perform(effect)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        flow.close()
+__all__ = ["CallRunner"]
 
 
-def _ask(summarizer: Summarizer | None, ask: Ask, timeout: float) -> SummaryReply:
-    started = time.perf_counter()
-    answer: Any
-    try:
-        if summarizer is None:
-            answer = offline_summarizer()(ask)
-        elif inspect.iscoroutinefunction(summarizer):
-            answer = summarizer(ask)
-        else:
-            answer = in_thread(summarizer, ask).result(timeout)
-        if inspect.isawaitable(answer):
-            answer = _wait_for(answer, timeout - (time.perf_counter() - started))
-        return reply_of(answer, started)
-    except ConfigError:  # the caller must act; no fallback would mend it
-        raise
-    except Exception as error:
-        return failed_reply(error, started, timeout)
+class CallRunner:
+    """Opens and runs calls. One per manager; all methods are called with the session's lock held."""
 
+    def __init__(
+        self, opener: CallOpener, recorder: EventRecorder, live_config: LiveConfig, summarizer: Summarizer | None
+    ) -> None:
+        self._opener = opener
+        self._recorder = recorder
+        self._live_config = live_config
+        self._summarizer = summarizer
 
-def _wait_for(answer: Awaitable[str], timeout: float) -> str:
-    import asyncio  # here, for the same reason as in `_engine.fair_lock`
+    def open(
+        self,
+        live: LiveSession,
+        messages: Sequence[Any],
+        tools: Sequence[Any] | None = None,
+        overrides: Overrides = (None, None, None),
+        purpose: Purpose = PREFLIGHT,
+    ) -> Call:
+        """A call, once the session has acknowledged changes of the configuration."""
+        self._live_config.acknowledge(live)
+        return self._opener.open(self._live_config.config, live, messages, tools, overrides, purpose)
 
-    async def wait() -> str:
-        return await asyncio.wait_for(answer, timeout)
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(wait())
-    if inspect.iscoroutine(answer):
-        answer.close()
-    raise ConfigError("an async summarizer cannot run in preflight() inside an event loop; await apreflight()")
-
-
-def in_thread(summarizer: Summarizer, ask: Ask) -> Future[Any]:
-    """Call a summarizer in a daemon thread of its own, with the caller's context variables."""
-    from concurrent.futures import Future  # here, because only summarizers that are passed in need it
-
-    future: Future[Any] = Future()
-    context = copy_context()
-
-    def run() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
+    def run(self, live: LiveSession, call: Call) -> Any:
+        """The list to send. The call is opened again when the session changed meanwhile."""
+        if self._recorder.holds_many(live):
+            self._recorder.write_events(live)
         try:
-            future.set_result(context.run(summarizer, ask))
-        except StopIteration:  # a future cannot carry it: it would end whoever waits, not fail
-            future.set_exception(RuntimeError("StopIteration"))
-        except BaseException as error:
-            future.set_exception(error)
+            while True:
+                if live.background is not None:
+                    call = self._background.meet(live, call)
+                if not self._is_due(live, call):
+                    outcome = UNCHANGED
+                    break
+                try:
+                    outcome = drive(_pipeline(call), partial(self._perform, live, call), self._summarizer, call.summary)
+                finally:
+                    call.session.machine.rest(needed=call.due)
+                if not outcome.stale:
+                    break
+                call = self._reopen(live, call, outcome)
+        finally:
+            self._live_config.apply_pending()
+        messages = self._finish(live, call, outcome)
+        if outcome.compacted is not None:
+            self._recorder.write_events(live)
+        if call.limits.prepare is not None:
+            self._background.start(live, call)
+        return messages
 
-    threading.Thread(target=run, name="compact-summarizer", daemon=True).start()
-    return future
+    async def arun(self, live: LiveSession, call: Call) -> Any:
+        """`run` for async applications."""
+        from .drive_async import adrive, in_thread_to_end  # here, because importing asyncio takes long
+
+        if self._recorder.holds_many(live):
+            await in_thread_to_end(self._recorder.write_events, live)
+        try:
+            while True:
+                if live.background is not None:
+                    call = await self._background.ameet(live, call)
+                if not self._is_due(live, call):
+                    outcome = UNCHANGED
+                    break
+                perform = partial(self._perform, live, call)
+                try:
+                    outcome = await adrive(_pipeline(call), perform, self._summarizer, call.summary)
+                finally:
+                    call.session.machine.rest(needed=call.due)
+                if not outcome.stale:
+                    break
+                call = self._reopen(live, call, outcome)
+        finally:
+            self._live_config.apply_pending()
+        messages = self._finish(live, call, outcome)
+        if outcome.compacted is not None:
+            await in_thread_to_end(self._recorder.write_events, live)
+        if call.limits.prepare is not None:
+            self._background.astart(live, call)
+        return messages
+
+    @cached_property
+    def _background(self) -> BackgroundFolds:
+        """Background compactions; loaded when a policy first asks for one."""
+        from .background_fold import BackgroundFolds
+
+        return BackgroundFolds(self._opener, self._recorder, self._summarizer)
+
+    def _is_due(self, live: LiveSession, call: Call) -> bool:
+        """Whether the pipeline has something to do. The usage is reported in any case, and that nothing is due."""
+        due = bool(call.decision)
+        if self._recorder.watched:
+            if not call.reopened:
+                self._recorder.emit(live, events.token_estimate(call.model, call.usage, call.limits))
+            if not due:
+                self._recorder.emit(live, events.not_due(call.policy, call.limits, call.decision))
+        if not due:
+            call.session.machine.need(False)
+        return due
+
+    def _perform(self, live: LiveSession, call: Call, effect: Effect) -> Any:
+        """Perform an effect of the pipeline, except asking and waiting, which `drive` and `adrive` do."""
+        if isinstance(effect, Emit):
+            return self._recorder.emit(live, effect)
+        if isinstance(effect, Move):
+            return call.session.machine.move(effect.state, effect.phase, effect.summary_state)
+        if isinstance(effect, Refresh):
+            return self._opener.refresh(self._live_config.config, live)
+        try:
+            if isinstance(effect, SaveTranscript):
+                return self._recorder.save_transcript(live, effect.raws)
+            assert isinstance(effect, SaveRecord)
+            if call.prepared is not None:
+                call.session.claim_transcript(call.prepared.shadow)
+            return self._recorder.save_record(live, effect.compacted)
+        except ArchiveError as error:
+            return error
+
+    def _reopen(self, live: LiveSession, call: Call, outcome: Outcome) -> Call:
+        """The call on a session that has changed: it was read back, or a background compaction was activated."""
+        activated = outcome.compacted is not None
+        if outcome.compacted is not None:
+            _remember(call, outcome)
+            call.session.activate_prepared(outcome.compacted.change)
+            live.background = None
+        self._live_config.acknowledge(live)
+        again = self._opener.reopen(self._live_config.config, live, call)
+        return again._replace(reopened=not activated, used_prepared=activated or call.used_prepared)
+
+    def _finish(self, live: LiveSession, call: Call, outcome: Outcome) -> Any:
+        """Commit what the pipeline did, and return the list to send."""
+        session, host_list, compacted = call.session, call.host_list, outcome.compacted
+        if outcome is not UNCHANGED:
+            _remember(call, outcome)
+        if outcome.error is not None:
+            raise outcome.error
+        total = call.usage.total if compacted is None else compacted.change.fold.tokens_after
+        session.sent_tokens = round(total / call.factor)
+        if compacted is not None or call.used_prepared:
+            session.prepare_from = total + call.limits.growth
+        if compacted is not None:
+            live.drop_background()
+            session.commit(host_list, compacted.change)
+            return compacted.change.raws
+        if host_list.replay is None and not host_list.needs_check:
+            return call.messages
+        raws, entries = call.outgoing()
+        if host_list.needs_check:
+            valid = make_valid(call.reader, raws, entries)
+            if valid.sentences:
+                self._recorder.emit(live, events.repaired_history(valid.sentences))
+            raws, entries = valid.raws, valid.entries
+        if call.used_prepared:
+            # As after any compaction, the application may pass its own list next time, or the one it is given.
+            session.lists = [host_list.as_output(raws, entries), host_list]
+        return raws
 
 
-def reply_of(answer: Any, started: float) -> SummaryReply:
-    """What a summarizer returned, as a reply."""
-    seconds = time.perf_counter() - started
-    if isinstance(answer, Written):
-        return SummaryReply(str(answer), seconds=seconds, tokens=answer.tokens, model=answer.model)
-    if isinstance(answer, str):
-        return SummaryReply(answer, seconds=seconds)
-    wrong = ModelUnavailable(f"the summarizer returned {type(answer).__name__}, not text")
-    return SummaryReply(error=wrong, seconds=seconds)
+def _pipeline(call: Call) -> Steps:
+    """The steps of a compaction; the modules behind it are loaded with the first one."""
+    from .._pipeline.fold import compact_list
+
+    return compact_list(call)
 
 
-def failed_reply(error: Exception, started: float, timeout: float) -> SummaryReply:
-    """What a summarizer raised, as a reply with one of our errors."""
-    seconds = time.perf_counter() - started
-    if isinstance(error, SummaryError):
-        return SummaryReply(error=error, seconds=seconds, tokens=error.tokens)
-    if isinstance(error, TimeoutError):
-        late = SummaryTimeout(f"no summary within {timeout:g} s; raise summary.timeout or use a faster model")
-        return SummaryReply(error=late, seconds=seconds)
-    failure = ModelUnavailable(f"the summarizer raised {type(error).__name__}: {error}")
-    return SummaryReply(error=failure, seconds=seconds)
+def _remember(call: Call, outcome: Outcome) -> None:
+    """What the session keeps of an attempt, whether or not it changed the list."""
+    session = call.session
+    session.above_trigger, session.failed_fold, session.warned = (
+        outcome.above_trigger,
+        outcome.failed_fold,
+        outcome.warned,
+    )

@@ -1,46 +1,31 @@
-"""What the flow wants done, as values; the drivers do it and send back how it went.
+"""What the pipeline asks the engine to do, as values; the engine sends back the result.
 
-Owns: the effects and the reply. Must never: do anything.
+Owns: the effects and the summarizer's reply. Must never: do anything.
 
-    Refresh         whether somebody else wrote to the archive        → True when the session was read back anew
-    Emit            an event for whoever watches                      → nothing
-    SaveTranscript  the list before the fold, to be acknowledged      → the step it was stored as, or ArchiveError
-    SaveSummary     what the fold did, to be acknowledged             → None, or ArchiveError
-    Summarize       a batch of requests for summaries                 → a Reply for each
-    Work            something to compute that takes a while           → what it comes to
-    Wait            seconds to back off                               → nothing
+    Move            a step in the session's states                     → nothing
+    Refresh         read the session back if another process wrote     → True when it was read back
+    Emit            an event                                           → nothing
+    SaveTranscript  the list before the compaction                     → the step it was stored as, or ArchiveError
+    SaveRecord      what the compaction did                            → None, or ArchiveError
+    Summarize       requests for summaries                             → a SummaryReply for each
+    Wait            seconds to back off                                → nothing
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .._summary.request import Ask
-from ..errors import CompactError, SummaryError
+from ..errors import SummaryError
+from .outcome import Compacted
 
-if TYPE_CHECKING:
-    from .job import Outcome
-
-__all__ = [
-    "Effect",
-    "Emit",
-    "Refresh",
-    "SaveSummary",
-    "SaveTranscript",
-    "Summarize",
-    "SummaryReply",
-    "Wait",
-    "Work",
-    "failed",
-    "warning",
-]
+__all__ = ["Effect", "Emit", "Move", "Refresh", "SaveRecord", "SaveTranscript", "Summarize", "SummaryReply", "Wait"]
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
-    """An event to send."""
+class Emit(NamedTuple):
+    """An event to send. A tuple, because two are sent before every model call."""
 
     name: str
     data: Mapping[str, Any]
@@ -49,22 +34,31 @@ class Emit:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A step in the session's states (`_session.states`); None leaves one where it is."""
+
+    state: str | None = None
+    phase: str | None = None
+    summary_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Refresh:
-    """A look at the archive before a fold: another process may have folded or undone meanwhile."""
+    """Look at the archive: another process may have compacted or undone meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaveTranscript:
-    """The messages as they stood before the fold."""
+    """The messages before the compaction."""
 
     raws: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SaveSummary:
-    """What the fold did."""
+class SaveRecord:
+    """What the compaction did."""
 
-    outcome: Outcome
+    compacted: Compacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +67,6 @@ class Summarize:
 
     asks: tuple[Ask, ...]
     offline: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Something to compute that takes a while: an event loop has better things to do meanwhile."""
-
-    run: Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +84,9 @@ class SummaryReply:
     error: SummaryError | None = None
     seconds: float = 0.0
     tokens: tuple[int, int] | None = None
-    """Input and output tokens of the call, where the provider told them."""
+    """Input and output tokens of the call, where the provider reported them."""
     model: str | None = None
-    """The model that wrote, where the provider told it."""
+    """The model that wrote, where the provider reported it."""
 
 
-Effect = Emit | Refresh | SaveTranscript | SaveSummary | Summarize | Work | Wait
-
-
-def failed(error: CompactError, fallback: str, **context: Any) -> Emit:
-    """The event of a failure: what happened, and what is done instead."""
-    data = {"error_type": type(error).__name__, "message": str(error), "fallback": fallback, **context}
-    return Emit("compact.error", data, status="error")
-
-
-def warning(code: str, severity: str, message: str, **context: Any) -> Emit:
-    """The event of something a person should know that is no failure."""
-    return Emit("compact.warning", {"code": code, "severity": severity, "message": message, **context})
+Effect = Move | Refresh | Emit | SaveTranscript | SaveRecord | Summarize | Wait

@@ -1,292 +1,279 @@
-"""The whole pipeline as one generator: mend, plan, archive, summarize, splice, judge.
+"""One compaction as a generator: make valid, plan, archive, summarize, rebuild, record.
 
-Owns: the order of things, and what happens when one of them fails.
-Must never: do I/O. It yields what it wants done (`_pipeline.effects`) and is told how that went; a sync and an async
-driver
-do the doing, so every rule exists once. (The precedent is httpx's auth flow.)
+Owns: the order of the steps, and what happens when one of them fails.
+Must never: do I/O, or change the session. It yields effects and gets their results; what the session has to remember
+is in the `Outcome` it returns. So sync and async share every rule. (The precedent is httpx's auth flow.)
 
-Archive first, then prune; a broken law never leaves; a fold is judged by its outcome.
+The transcript is archived before anything is dropped; a list that breaks a law never goes out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from .._compaction.fit import Fitted, PlanLimits, estimate, fit
+from .._compaction.fit import PlanLimits
 from .._compaction.laws import broken_by_plan
-from .._compaction.layouts import LAYOUTS
-from .._compaction.plan import Fold, Layout, Plan
+from .._compaction.layouts import layout_of
+from .._compaction.plan import Fold, Plan
 from .._conversation.message import History
 from .._facts.report import Report, together
-from .._session.entries import Entry
 from .._session.make_valid import ValidList, make_valid
-from .._session.session import Prepared
+from .._session.session import FoldRecord, SessionChange
 from .._summary.request import Ask, body_of
-from ..config.sections import Policy
-from ..errors import ArchiveError, BadSummary, CompactError, ConfigError, InsufficientBudget, LawViolation
-from .effects import Effect, Emit, Refresh, SaveSummary, SaveTranscript, Work, failed, warning
-from .events import cannot_fit, decided, pruned, swapped
-from .job import Job, Outcome
-from .rebuild import carry_out
+from ..errors import ArchiveError, BadSummary, CompactError, ConfigError, InsufficientBudget
+from . import events
+from .call import Call
+from .effects import Effect, Emit, Move, Refresh, SaveRecord, SaveTranscript
+from .outcome import Compacted, Outcome, Prepared
+from .planning import envelope_tokens, plan_for
+from .rebuild import Rebuilt, rebuild
 from .summarize import FailureChain, Request, Summaries
 
-__all__ = ["flow", "plan_for"]
+__all__ = ["compact_list"]
+
+Steps = Generator[Effect, Any, Outcome]
+"""Effects until the outcome."""
 
 
-def flow(job: Job) -> Generator[Effect, Any, Outcome]:
-    """Carry out a fold that is due."""
-    machine = job.session.machine
-    machine.need(True)
-    if not job.again and (yield Refresh()):
+def compact_list(call: Call) -> Steps:
+    """Carry out a compaction that is due."""
+    yield Move(state="needed")
+    if not call.reopened and (yield Refresh()):
         return Outcome(stale=True)
+    if call.prepared is not None:
+        return (yield from _use_prepared(call, call.prepared))
+    return (yield from _compact(call))
+
+
+def _compact(call: Call) -> Steps:
+    session = call.session
+    yield Move(state="in_progress", phase="selecting")
+    raws, entries = call.outgoing()
+    valid = make_valid(call.reader, raws, entries)
+    history = call.history(valid.entries)
     try:
-        if job.prepared is not None:
-            return (yield from _swap(job, job.prepared))
-        return (yield from _fold(job))
-    finally:
-        machine.rest()
-        if machine.state == "needed":
-            machine.need(job.due)
-
-
-def plan_for(job: Job, history: History) -> Fitted:
-    """The plan a fold would carry out now; raises `InsufficientBudget` when none fits."""
-    layout = job.policy.layout
-    chosen: Layout = LAYOUTS[layout] if isinstance(layout, str) else layout
-    fitted = fit(history, job.policy, _checked(chosen), job.room(history))
-    room = fitted.room
-    if job.squeeze and fitted.plan.folds:
-        left = room.allowance + room.budget - fitted.cost
-        most = job.summary.max_tokens + job.envelope_cost()
-        asked_for = "max_tokens" in job.summary.model_fields_set
-        room = replace(room, allowance=min(most, left) if asked_for else left)
-    worth = [fold for fold in fitted.plan.folds if min(room.allowance, history.cost(fold.indices)) > room.least]
-    gentler = fitted.plan.only(worth)
-    plan = gentler if estimate(history, gentler, room) <= room.budget else fitted.plan
-    return replace(fitted, plan=plan, room=room)
-
-
-def _checked(layout: Layout) -> Layout:
-    """A layout whose answer is known to be a plan."""
-
-    def checked(history: History, policy: Policy) -> Plan:
-        plan = layout(history, policy)
-        if not isinstance(plan, Plan):
-            raise ConfigError(f"policy.layout must return a Plan; it returned {type(plan).__name__}")
-        return plan
-
-    return checked
-
-
-def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
-    session, machine = job.session, job.session.machine
-    machine.to("in_progress")
-    machine.enter("selecting")
-    arrived, arrived_entries = job.outgoing()
-    mended, history, fitted = yield Work(partial(_planned, job, arrived, arrived_entries))
-    raws, entries = mended.raws, mended.entries
-    if isinstance(fitted, InsufficientBudget):
-        yield decided(job, "nothing fits")
-        # A broken list may fit as it came and no longer once it is mended: then it goes out as it came.
-        fits = job.usage.total <= job.lines.budget and job.policy.on_failure != "raise"
-        yield failed(fitted, "unchanged" if fits else "none")
-        return _unchanged(job, fitted)
-    room = fitted.room
-    if not (fitted.below_trigger or job.squeeze or "cannot_fit" in session.warned):
-        session.warned.add("cannot_fit")
-        yield cannot_fit(history, fitted)
+        fitted = plan_for(call, history)
+    except InsufficientBudget as error:
+        yield events.decision(call, "nothing fits")
+        # A broken list may fit as it came and no longer once it is valid: then it goes out as it came.
+        fits = call.usage.total <= call.limits.budget and call.policy.on_failure != "raise"
+        yield events.failure(error, "unchanged" if fits else "none")
+        return _unchanged(call, error)
+    limits, warned = fitted.limits, session.warned
+    if not (fitted.below_trigger or call.one_shot or "cannot_fit" in warned):
+        warned |= {"cannot_fit"}
+        yield events.cannot_fit(history, fitted)
 
     plan: Plan | None = fitted.plan
-    if fitted.plan.changes and job.before_fold is not None:
-        plan = job.before_fold(fitted.plan)
+    if fitted.plan.changes and call.before_fold is not None:
+        plan = call.before_fold(fitted.plan)
         if not isinstance(plan, Plan | None):
             raise ConfigError(f"before_fold must return a Plan, or None to skip; it returned {type(plan).__name__}")
-    if plan is None or not plan.changes or _too_little(job, history, plan, room):
-        yield decided(job, "skipped by before_fold" if plan is None else "nothing new to fold")
-        return _unchanged(job, None)
-    violation, asked = yield Work(partial(_looked_over, job, history, entries, plan))
-    if violation is not None:
-        yield decided(job, "the plan breaks a law")
-        yield failed(violation, "unchanged")
-        return _unchanged(job, violation)
-    if session.failed_at == asked and not job.forced:
-        yield decided(job, "failed before, and nothing new to fold")
-        return _unchanged(job, BadSummary("this fold failed before, and there is nothing new to fold"))
-    yield decided(job, None, plan, history)
+    if plan is None or not plan.changes or _gains_too_little(call, history, plan, limits):
+        yield events.decision(call, "skipped by before_fold" if plan is None else "nothing new to fold")
+        return _unchanged(call, None, warned=warned)
+    if (violation := broken_by_plan(history, plan, call.policy, squeezed=call.one_shot)) is not None:
+        yield events.decision(call, "the plan breaks a law")
+        yield events.failure(violation, "unchanged")
+        return _unchanged(call, violation, warned=warned)
+    folded = tuple(valid.entries[i].content() for i in sorted(plan.folded))
+    if session.failed_fold == folded and not call.forced:
+        yield events.decision(call, "failed before, and nothing new to fold")
+        again = BadSummary("this compaction failed before, and there is nothing new to fold")
+        return _unchanged(call, again, warned=warned)
+    yield events.decision(call, None, plan, history)
 
-    step = yield SaveTranscript(arrived)
+    step = yield SaveTranscript(raws)
     if isinstance(step, ArchiveError):
-        yield failed(step, "unchanged")
-        return _unchanged(job, step)
+        yield events.failure(step, "unchanged")
+        return _unchanged(call, step, warned=warned)
 
-    summaries = yield from _summaries(job, history, plan, room)
+    summaries = yield from _summarize(call, history, plan, limits)
     if summaries.failure is not None and summaries.fallback == "raise":
-        session.failed_at = asked if isinstance(summaries.failure, BadSummary) else None
-        raise summaries.failure
+        failed = folded if isinstance(summaries.failure, BadSummary) else None
+        return Outcome(None, summaries.failure, False, session.above_trigger, failed, warned)
 
-    machine.enter("replacing")
-    as_fitted, bodies = plan is fitted.plan, summaries.bodies
-    outcome = yield Work(partial(carry_out, job, history, raws, entries, plan, bodies, step, room, as_fitted=as_fitted))
-    if isinstance(outcome, CompactError):
-        session.failed_at = asked
-        yield failed(outcome, "unchanged")
-        return _unchanged(job, outcome)
-    outcome = replace(outcome, fallback=summaries.fallback, report=together(summaries.reports))
-    outcome = _told(job, outcome, mended, job.history(arrived_entries) if mended.sentences else history)
-    if outcome.repairs:
-        yield warning("repaired_history", "low", "; ".join(outcome.repairs))
-    if job.ahead is not None:
-        return outcome  # until it is needed nobody is told, least of all the archive: there the newest fold is in force
-    return (yield from _leave(job, outcome, pruned(job, outcome, plan, history)))
+    yield Move(phase="replacing")
+    rebuilt = rebuild(call, history, valid, plan, summaries.bodies, step, limits, as_fitted=plan is fitted.plan)
+    if isinstance(rebuilt, CompactError):
+        yield events.failure(rebuilt, "unchanged")
+        return _unchanged(call, rebuilt, warned=warned, failed_fold=folded)
+    if repairs := (*valid.sentences, *rebuilt.repairs):
+        yield events.repaired_history(repairs)
+    arrived = call.history(entries) if valid.sentences else history
+    compacted = _compacted(call, arrived, valid, history, plan, rebuilt, summaries, step)
+    if call.headroom is not None:  # in the background: recorded when it is used, because the newest record is active
+        return Outcome(compacted, warned=warned)
+    return (yield from _record(call, compacted, events.pruned_messages(call, compacted), warned))
 
 
-def _planned(job: Job, raws: list[Any], entries: list[Entry]) -> tuple[ValidList, History, Fitted | InsufficientBudget]:
-    """The list made valid, as the core sees it, and the plan for it, or why there is none."""
-    mended = make_valid(job.reader, raws, entries)
-    history = job.history(mended.entries)
-    try:
-        return mended, history, plan_for(job, history)
-    except InsufficientBudget as error:
-        return mended, history, error
+def _use_prepared(call: Call, prepared: Prepared) -> Steps:
+    """Activate a background compaction. The call is then opened again, on the list that it leaves."""
+    made = prepared.compacted
+    yield Move(state="in_progress", phase="selecting")
+    yield events.decision(call, None, made.plan, made.history)
+    yield Move(phase="replacing")
+    outcome = yield from _record(call, made, events.prepared_used(call, prepared), call.session.warned)
+    return replace(outcome, stale=outcome.compacted is not None)
 
 
-def _looked_over(
-    job: Job, history: History, entries: list[Entry], plan: Plan
-) -> tuple[LawViolation | None, tuple[bytes, ...]]:
-    """The law that a plan breaks, if any, and what would fold, by content."""
-    violation = broken_by_plan(history, plan, job.policy, squeezed=job.squeeze)
-    return violation, () if violation else tuple(entries[i].content() for i in sorted(plan.folded))
+def _record(call: Call, compacted: Compacted, pruned: Emit, warned: frozenset[str]) -> Steps:
+    """A compaction is active once the archive has acknowledged its record."""
+    error = yield SaveRecord(compacted)
+    if isinstance(error, ArchiveError):
+        yield events.failure(error, "unchanged")
+        return _unchanged(call, error, warned=warned)
+    yield pruned
+    below = compacted.below_trigger
+    yield Move(state="completed" if below else "needed", phase="idle")
+    return Outcome(compacted, above_trigger=not below, warned=warned)
 
 
-def _swap(job: Job, prepared: Prepared) -> Generator[Effect, Any, Outcome]:
-    """Put a fold in force that was made ahead of need. The call is then opened once more, on what that leaves."""
-    plan, history = prepared.outcome.plan, prepared.outcome.history
-    job.session.machine.to("in_progress")
-    job.session.machine.enter("selecting")
-    yield decided(job, None, plan, history)
-    job.session.machine.enter("replacing")
-    outcome = yield from _leave(job, prepared.outcome, swapped(job, prepared))
-    return replace(outcome, stale=outcome.changed)
-
-
-def _leave(job: Job, outcome: Outcome, news: Emit) -> Generator[Effect, Any, Outcome]:
-    """A fold goes into force once the archive has acknowledged what it did."""
-    session, machine = job.session, job.session.machine
-    acknowledged = yield SaveSummary(outcome)
-    if isinstance(acknowledged, ArchiveError):
-        yield failed(acknowledged, "unchanged")
-        return _unchanged(job, acknowledged)
-    yield news
-    session.pressed = not outcome.below_trigger
-    session.failed_at = None
-    machine.enter("idle")
-    machine.to("completed" if outcome.below_trigger else "needed")
-    return outcome
-
-
-def _told(job: Job, outcome: Outcome, mended: ValidList, arrived: History) -> Outcome:
-    """The outcome in terms of the list that arrived, which may have been mended before it was folded."""
-    assert outcome.plan is not None
-    gone = [mended.origins[i] for i in (*outcome.plan.folded, *(clip.index for clip in outcome.plan.clips))]
-    return replace(
-        outcome,
-        slots=tuple(mended.origins[slot] if isinstance(slot, int) else slot for slot in outcome.slots),
-        gone=tuple(origin for origin in gone if isinstance(origin, int)),
-        positions=arrived.positions,
-        earlier=arrived.summaries,
-        tokens=arrived.tokens,
-        pinned=arrived.pinned,
-        tools=frozenset(i for block in arrived.blocks if block.tool for i in block.indices),
-        abandoned=arrived.abandoned,
-        repairs=(*mended.sentences, *outcome.repairs),
-        setting=job.setting(),
-    )
-
-
-def _too_little(job: Job, history: History, plan: Plan, room: PlanLimits) -> bool:
-    """Whether this fold can wait: the last one could not get below the trigger, and little has come since."""
-    if not job.session.pressed or job.forced or job.usage.total > job.lines.budget:
-        return False
-    fresh = history.cost([i for i in plan.folded if i not in history.summaries])
-    return fresh < max(room.allowance, room.trigger // 20)
-
-
-def _unchanged(job: Job, error: CompactError | None) -> Outcome:
+def _unchanged(
+    call: Call,
+    error: CompactError | None,
+    *,
+    warned: frozenset[str] | None = None,
+    failed_fold: tuple[bytes, ...] | None = None,
+) -> Outcome:
     """The list goes out as it came, unless it is over budget, had to shrink, or failures are to be raised."""
-    if job.must_shrink and error is None:
-        total, budget = job.usage.total, job.lines.budget
-        raise InsufficientBudget(
+    session, total, budget = call.session, call.usage.total, call.limits.budget
+    if error is None and call.must_shrink:
+        error = InsufficientBudget(
             f"nothing is left to fold: the list stays at {total:,} tokens; shorten the newest messages or pin less",
             needed=total,
             budget=budget,
         )
-    if error is not None and (job.usage.total > job.lines.budget or job.policy.on_failure == "raise"):
-        raise error
-    return Outcome()
+    elif total <= budget and call.policy.on_failure != "raise":
+        error = None
+    return Outcome(
+        error=error,
+        above_trigger=session.above_trigger,
+        failed_fold=failed_fold or session.failed_fold,
+        warned=session.warned if warned is None else warned,
+    )
 
 
-def _summaries(job: Job, history: History, plan: Plan, room: PlanLimits) -> Generator[Effect, Any, Summaries]:
-    """A body for each fold of the plan, None where there is none; `rolling` shrinks one that has grown too long."""
+def _gains_too_little(call: Call, history: History, plan: Plan, limits: PlanLimits) -> bool:
+    """Whether this compaction can wait: the last one stayed above the trigger, and little has been added since."""
+    if not call.session.above_trigger or call.forced or call.usage.total > call.limits.budget:
+        return False
+    fresh = history.cost([i for i in plan.folded if i not in history.summaries])
+    return fresh < max(limits.allowance, limits.trigger // 20)
+
+
+# -- summaries -------------------------------------------------------------------------------------------------------
+
+
+def _summarize(call: Call, history: History, plan: Plan, limits: PlanLimits) -> Generator[Effect, Any, Summaries]:
+    """A body for each fold of the plan, None where there is none; a layout may ask to shorten a long one."""
     if not plan.folds:
         return Summaries([], [])
-    machine, count = job.session.machine, job.reader.tally.count
-    machine.enter("compacting")
-    requests = [_request(job, history, fold, room) for fold in plan.folds]
-    limit = job.summary.context_max_tokens if job.policy.layout == "rolling" else None
-    chain = FailureChain(job.summary, machine, job.policy.on_failure, job.offline, limit, job.conceal)
-    if room.allowance < room.least:
-        left = BadSummary(f"{room.allowance:,} tokens are left for a summary, too few to say anything")
-        yield failed(left, "pruning-only")
-        reports: list[Report | None] = []
-        for ask, _ in requests:
-            reports.append((yield Work(partial(chain.measured, ask, ask.previous or ""))))
-        return Summaries([None] * len(requests), reports, left, "pruning-only")
+    yield Move(phase="compacting")
+    count = call.reader.tally.count
+    requests = [_request(call, history, fold, limits) for fold in plan.folds]
+    most = call.summary.context_max_tokens if layout_of(call.policy).shrinks_summary else None
+    chain = FailureChain(call.summary, call.policy.on_failure, call.offline, most, call.redact)
+    if limits.allowance < limits.smallest_summary:
+        error = BadSummary(f"{limits.allowance:,} tokens are left for a summary, too few to say anything")
+        yield events.failure(error, "pruning-only")
+        reports: list[Report | None] = [chain.measure(ask, ask.previous or "") for ask, _ in requests]
+        return Summaries([None] * len(requests), reports, error, "pruning-only")
     summaries = yield from chain.summarize(requests)
     bodies = summaries.bodies
     for number, (ask, _) in enumerate(requests):
         body = bodies[number]
         if body is None and ask.previous is not None and count(ask.previous) > ask.max_tokens:
-            # Pruning only: the earlier summary stays as it stands, unless it would not fit.
-            bodies[number] = yield from _shrunk(job, ask, ask.previous, ask.max_tokens, offline=True)
-        elif body is not None and limit is not None and count(body) > limit:
-            bodies[number] = (yield from _shrunk(job, ask, body, limit, offline=job.offline)) or body
+            # Pruned without a summary: the earlier one stays unchanged, unless it would not fit.
+            bodies[number] = yield from _shorten(call, ask, ask.previous, ask.max_tokens, offline=True)
+        elif body is not None and most is not None and count(body) > most:
+            bodies[number] = (yield from _shorten(call, ask, body, most, offline=call.offline)) or body
         if (now := bodies[number]) is not None and now != body:
-            summaries.reports[number] = yield Work(partial(chain.measured, ask, now))
+            summaries.reports[number] = chain.measure(ask, now)
     return summaries
 
 
-def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Generator[Effect, Any, str | None]:
+def _shorten(call: Call, ask: Ask, notes: str, limit: int, *, offline: bool) -> Generator[Effect, Any, str | None]:
     """The same notes in fewer tokens, or None."""
     shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit, tokens=None)
-    request = shrink, job.reader.tally.count(notes)
-    shrunk = yield from FailureChain(job.summary, job.session.machine, "prune", offline, conceal=job.conceal).summarize(
-        [request]
-    )
-    return shrunk.bodies[0]
+    chain = FailureChain(call.summary, "prune", offline, redact=call.redact)
+    summaries = yield from chain.summarize([(shrink, call.reader.tally.count(notes))])
+    return summaries.bodies[0]
 
 
-def _request(job: Job, history: History, fold: Fold, room: PlanLimits) -> Request:
-    """What to ask for one fold, and the tokens that a usable body must stay below."""
+def _request(call: Call, history: History, fold: Fold, limits: PlanLimits) -> Request:
+    """The summary request of one fold, and the tokens that a usable body must stay below."""
     fresh = [i for i in fold.indices if i not in history.summaries]
     old = [body_of(history[i].text) for i in fold.indices if i in history.summaries]
-    envelope = job.envelope_cost()
-    replaced = history.cost(fold.indices) - envelope
-    limit = room.for_summary(history.cost(fold.indices)) - envelope
+    envelope = envelope_tokens(call)
+    cost = history.cost(fold.indices)
+    replaced = cost - envelope
+    limit = limits.summary_limit(cost) - envelope
     ask = Ask(
         source=tuple(history[i] for i in fresh),
         positions=tuple(history.positions[i] for i in fresh),
         previous="\n".join(old) if old else None,
-        strategy=job.policy.strategy,
+        strategy=call.policy.strategy,
         max_tokens=max(1, min(limit, replaced - 1)),
-        temperature=job.summary.temperature,
-        seed=job.summary.seed,
-        model=job.summary.model,
-        prompt=job.summary.prompt,
-        tag=job.summary.summary_tag,
-        count=job.reader.tally.count,
-        tokens=history.cost(fold.indices),
+        temperature=call.summary.temperature,
+        seed=call.summary.seed,
+        model=call.summary.model,
+        prompt=call.summary.prompt,
+        tag=call.summary.summary_tag,
+        count=call.reader.tally.count,
+        tokens=cost,
     )
     return ask, replaced
+
+
+# -- what is recorded ------------------------------------------------------------------------------------------------
+
+
+def _compacted(
+    call: Call,
+    arrived: History,
+    valid: ValidList,
+    history: History,
+    plan: Plan,
+    rebuilt: Rebuilt,
+    summaries: Summaries,
+    step: int,
+) -> Compacted:
+    """The compaction in terms of the list that arrived, which may have been made valid before it was planned on."""
+    gone = [valid.origins[i] for i in (*plan.folded, *(clip.index for clip in plan.clips))]
+    slots = tuple(valid.origins[slot] if isinstance(slot, int) else slot for slot in rebuilt.slots)
+    lines = [origin for origin in gone if isinstance(origin, int)]
+    replay = call.host_list.make_replay(slots, lines, step, rebuilt.version)
+    fold = FoldRecord(
+        step=step,
+        version=rebuilt.version,
+        reasons=call.decision.reasons,
+        range=_position_range(call, history, plan),
+        folded=len(plan.folded),
+        tokens_before=call.usage.total,
+        tokens_after=rebuilt.tokens,
+        fallback=summaries.fallback,
+        note=call.purpose.note,
+        report=together(summaries.reports),
+    )
+    change = SessionChange(fold, replay, rebuilt.raws, rebuilt.entries, arrived.abandoned)
+    return Compacted(
+        change, plan, history, arrived, slots, tuple(summaries.bodies), rebuilt.below_trigger, call.settings()
+    )
+
+
+def _position_range(call: Call, history: History, plan: Plan) -> tuple[int, int]:
+    """The session positions that the summaries stand for; the start never goes backwards."""
+    folds = call.session.folds
+    folded = [history.positions[i] for i in (plan.folded or {clip.index for clip in plan.clips})]
+    start = min(folded)
+    if history.summaries & plan.folded and folds:
+        start = folds[-1].range[0]
+    elif len(plan.folds) == 1 and not layout_of(call.policy).per_run:
+        # One summary for all that is old, also for a pair that was kept and will fold into it later.
+        start = min(p for i, p in enumerate(history.positions) if i not in history.pinned)
+    if folds and start < folds[-1].range[0] <= max(folded):
+        start = folds[-1].range[0]  # a run that an earlier compaction left as too short
+    return start, max(folded)

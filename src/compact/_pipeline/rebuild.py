@@ -1,11 +1,13 @@
-"""Carry a plan out and weigh the result: splice, read what was made, mend, check the laws.
+"""From a plan and its summaries to a list that may go out: splice, read what was made, make it valid, check the laws.
 
-Owns: the step from a plan and its summaries to a list that may leave. Must never: let a broken law pass.
+Owns: `rebuild`. Must never: let a list out that breaks a law.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .._compaction.fit import PlanLimits
@@ -14,68 +16,79 @@ from .._compaction.plan import Clip, Fold, Plan
 from .._compaction.splice import Piece, shorten, splice
 from .._conversation.message import History
 from .._session.entries import Entry
-from .._session.make_valid import make_valid
+from .._session.make_valid import ValidList, make_valid
 from .._summary.request import envelope
 from ..errors import BadSummary, CompactError, InsufficientBudget, LawViolation
-from .job import Job, Outcome
+from .call import Call
 
-__all__ = ["carry_out"]
+__all__ = ["Rebuilt", "rebuild"]
+
+_INSTRUCTIONS = ("system", "developer")
 
 
-def carry_out(
-    job: Job,
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A list that may go out."""
+
+    raws: list[Any]
+    entries: list[Entry]
+    slots: tuple[int | Entry, ...]
+    """For each message its index in the list before, or the entry that was made for it."""
+    version: int
+    tokens: int
+    below_trigger: bool
+    repairs: tuple[str, ...]
+
+
+def rebuild(
+    call: Call,
     history: History,
-    raws: Sequence[Any],
-    entries: Sequence[Entry],
+    valid: ValidList,
     plan: Plan,
     bodies: Sequence[str | None],
     step: int,
-    room: PlanLimits,
+    limits: PlanLimits,
     *,
     as_fitted: bool,
-) -> Outcome | CompactError:
-    """The new list, or the law that it would break. A plan `as_fitted` that comes to too much has broken none."""
-    pieces, version = _spliced(job, history, raws, plan, bodies, step)
-    made = [_entry(job, history, raws, entries, piece) for piece in pieces]
-    mended = make_valid(job.reader, [piece.raw for piece in pieces], made)
-    after = job.history(mended.entries)
-    sources = [pieces[origin].slot if isinstance(origin, int) else None for origin in mended.origins]
+) -> Rebuilt | CompactError:
+    """The new list, or the law that it would break. A plan `as_fitted` that costs too much has broken none."""
+    raws, entries = valid.raws, valid.entries
+    replacements, version = _replacements(call, history, raws, plan, bodies, step)
+    pieces = splice(raws, plan, replacements)
+    made = [_entry_of(call, history, raws, entries, piece) for piece in pieces]
+    result = make_valid(call.reader, [piece.raw for piece in pieces], made)
+    after = call.history(result.entries)
+    sources = [pieces[origin].slot if isinstance(origin, int) else None for origin in result.origins]
     case = FoldCase(
         before=history,
         plan=plan,
         after=after,
         sources=tuple(sources),
-        policy=job.policy,
-        fixed=room.fixed,
-        budget=room.budget,
-        allowance=room.allowance,
-        problems=tuple(problem.message for problem in job.reader.dialect.problems(after.messages)),
-        squeezed=job.squeeze,
+        policy=call.policy,
+        fixed=limits.fixed,
+        budget=limits.budget,
+        allowance=limits.allowance,
+        problems=tuple(problem.message for problem in call.reader.dialect.problems(after.messages)),
+        squeezed=call.one_shot,
         kept_identical=all(piece.raw is raws[piece.slot] for piece in pieces if isinstance(piece.slot, int)),
     )
     if (violation := broken_law(case, "list")) is not None:
-        return (_in_vain(violation, case) if as_fitted else None) or violation
-    total = room.fixed + after.total
+        return (_excess(violation, case) if as_fitted else None) or violation
+    total = limits.fixed + after.total
     before = [_kept_index(piece, raws) for piece in pieces]
-    return Outcome(
-        changed=True,
-        plan=plan,
-        history=history,
-        raws=mended.raws,
-        entries=mended.entries,
-        slots=tuple(_slot(origin, before, made) for origin in mended.origins),
-        bodies=tuple(bodies),
-        step=step,
+    return Rebuilt(
+        raws=result.raws,
+        entries=result.entries,
+        slots=tuple(_slot_of(origin, before, made) for origin in result.origins),
         version=version,
-        tokens_before=job.usage.total,
-        tokens_after=round(total * job.factor),
-        below_trigger=total < room.trigger,
-        repairs=mended.sentences,
+        tokens=round(total * call.factor),
+        below_trigger=total < limits.trigger,
+        repairs=result.sentences,
     )
 
 
-def _in_vain(violation: LawViolation, case: FoldCase) -> CompactError | None:
-    """A fitting plan that did not work out: an earlier summary stays, or a provider's rules add something."""
+def _excess(violation: LawViolation, case: FoldCase) -> CompactError | None:
+    """Why a plan that fitted costs too much: an earlier summary stays, or a provider's rules add something."""
     total = case.fixed + case.after.total
     if violation.law == "budget":
         return InsufficientBudget(
@@ -92,40 +105,44 @@ def _in_vain(violation: LawViolation, case: FoldCase) -> CompactError | None:
     return None
 
 
-def _spliced(
-    job: Job, history: History, raws: Sequence[Any], plan: Plan, bodies: Sequence[str | None], step: int
-) -> tuple[list[Piece], int]:
-    dialect, count, tag = job.reader.dialect, job.reader.tally.count, job.summary.summary_tag
+def _replacements(
+    call: Call, history: History, raws: Sequence[Any], plan: Plan, bodies: Sequence[str | None], step: int
+) -> tuple[dict[Fold | Clip, Any | None], int]:
+    """The messages that replace folds and clips, and the version of the last summary."""
+    count, message_format = call.reader.tally.count, call.reader.dialect
     body_of = dict(zip(plan.folds, bodies, strict=True))
-    version = job.session.version
+    version = call.session.version
+    first = True
+    replacements: dict[Fold | Clip, Any | None] = {}
+    for slot in plan.slots:
+        if isinstance(slot, int):
+            first = first and history[slot].role in _INSTRUCTIONS
+        elif isinstance(slot, Clip):
+            position = history.positions[slot.index]
+            where = f"whole in the archive: step {step}, #{position}" if call.archived else "not archived"
+            cut = partial(shorten, tokens=slot.tokens, where=where, count=count)
+            replacements[slot] = message_format.clip(raws[slot.index], cut)
+            first = False
+        elif (body := body_of[slot]) is None:  # pruned without a summary: an earlier one stays unchanged
+            replacements[slot] = next((raws[i] for i in slot.indices if i in history.summaries), None)
+            first = first and replacements[slot] is None
+        else:
+            version += 1
+            text = envelope(body, call.summary.summary_tag, version)
+            replacements[slot] = call.reader.summary(text, first=first, model=call.model)
+            first = False
+    return replacements, version
 
-    def summary(fold: Fold, pieces: list[Piece]) -> Any | None:
-        nonlocal version
-        body = body_of[fold]
-        if body is None:  # pruning only: an earlier summary stays as it stands
-            return next((raws[i] for i in fold.indices if i in history.summaries), None)
-        version += 1
-        first = all(isinstance(p.slot, int) and history[p.slot].role in ("system", "developer") for p in pieces)
-        return job.reader.summary(envelope(body, tag, version), first=first, model=job.model)
 
-    def clip(slot: Clip) -> Any:
-        where = (
-            f"whole in the archive: step {step}, #{history.positions[slot.index]}" if job.archived else "not archived"
-        )
-        return dialect.clip(raws[slot.index], lambda text: shorten(text, slot.tokens, where, count))
-
-    return splice(raws, plan, summary, clip), version
-
-
-def _entry(job: Job, history: History, raws: Sequence[Any], entries: Sequence[Entry], piece: Piece) -> Entry:
-    """What a piece says and costs; kept messages keep the entry they have."""
+def _entry_of(call: Call, history: History, raws: Sequence[Any], entries: Sequence[Entry], piece: Piece) -> Entry:
+    """A piece as an entry; kept messages keep the entry they have."""
     index = _kept_index(piece, raws)
     if index is not None:
         return entries[index]
-    message = job.reader.dialect.read(piece.raw)
+    message = call.reader.dialect.read(piece.raw)
     covered = piece.slot.indices if isinstance(piece.slot, Fold) else (piece.slot.index,)  # type: ignore[union-attr]
     position = max(history.positions[i] for i in covered)
-    return Entry(message, job.reader.cost(message), position, summary=isinstance(piece.slot, Fold))
+    return Entry(message, call.reader.cost(message), position, summary=isinstance(piece.slot, Fold))
 
 
 def _kept_index(piece: Piece, raws: Sequence[Any]) -> int | None:
@@ -137,8 +154,8 @@ def _kept_index(piece: Piece, raws: Sequence[Any]) -> int | None:
     return None
 
 
-def _slot(origin: int | Entry, before: Sequence[int | None], made: Sequence[Entry]) -> int | Entry:
-    """Where a message that goes out stood before the fold; its entry when the fold or a repair made it."""
+def _slot_of(origin: int | Entry, before: Sequence[int | None], made: Sequence[Entry]) -> int | Entry:
+    """The index of a message in the list before; its entry when the compaction or a repair made it."""
     if not isinstance(origin, int):
         return origin
     index = before[origin]

@@ -1,67 +1,57 @@
-"""From a request to a summary that may replace history: what is tried next when one fails.
+"""From summary requests to summaries that may replace messages: what is tried next when one fails.
 
-Owns: the failure chain (S31 to S33, L17), and the parts of a request that is too large.
-Must never: call a model, let an unusable answer through, or an answer that was not measured.
+Owns: the failure chain (S31 to S33, L17), and requests that are too large for the summarizer.
+Must never: call a model, accept an unusable answer, or an answer that was not measured.
 
-An answer is judged, measured against the facts of what folds, and repaired when it scores below `min_score`. A model is
-asked for less than the limit, so that there is room for that. When one fails:
+An answer is checked, measured against the facts of the folded messages, and repaired when it scores below `min_score`;
+a model is asked for less than the limit, so that there is room for the repair. When an answer fails:
 
-- it cannot be used (too long, not smaller than what it replaces, no summary at all): asked again at half the size, at
-  most twice
+- unusable (too long, not smaller than what it replaces, not a summary): asked again at half the size, at most twice
 - refused: once more with the `brief` strategy
 - timed out or unreachable for now: again after a pause, at most `max_retries` times, unless the server asks for a
   longer pause than `timeout`
 - too large for the summarizer's window: in parts of half the size, at most three times
-- it keeps less than `refuse_below` after its repair: given up, for asking again would not help
-- after that `policy.on_failure`: prune (no summary; an earlier one stays as it stands), extract, or raise
+- below `refuse_below` after its repair: given up, because asking again would not help
+- then `policy.on_failure`: prune (no summary; an earlier one stays unchanged), extract, or raise
 
-Of several requests the first is settled alone: when its answers cannot be used, nobody pays for the others. Otherwise
+Of several requests the first is settled alone: when its answers are unusable, the others are not paid for. Otherwise
 they are asked side by side.
-
-One idea, so one file: each step of the chain decides which comes next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from .._facts.cache import forget
 from .._facts.facts import facts_of
 from .._facts.report import Report, measure
 from .._facts.restore_lost import faithful
-from .._session.states import StateMachine
 from .._summary.chunking import cut, request_tokens
 from .._summary.request import Ask, accept_answer
-from ..config.model_catalog import cost_of
 from ..config.sections import SummaryPolicy
 from ..errors import BadSummary, ContentFilter, SummaryError, TokenLimitExceeded
-from .effects import Effect, Emit, Summarize, SummaryReply, Wait, Work, failed
+from . import events
+from .effects import Effect, Move, Summarize, SummaryReply, Wait
 
 __all__ = ["BACKOFF", "RESERVED", "FailureChain", "Request", "Summaries"]
 
 BACKOFF = 0.25
 """Seconds before the first retry of a summarizer that could not be reached; doubled each time."""
 RESERVED = 0.4
-"""The share of a summary's limit that a model is not asked to fill: it is for what the model forgets. (Measured on
-summaries of a frontier model: what a repair puts there keeps more than as much of the model's own text.)"""
-_NARROWER = 3
+"""The share of a summary's limit that a model is not asked to fill; a repair may need it. (Measured on summaries of a
+frontier model: what a repair puts there keeps more than as much of the model's own text.)"""
+_SPLITS = 3
 """How often a request that is too large is cut into smaller parts."""
-_FRAME = 20
-"""About what the headings and the fence around what folds cost."""
-_LABEL = 2
-"""About what the label of a message costs beyond what a message costs in a list."""
 
 Request = tuple[Ask, int]
-"""An ask, and the tokens its answer would replace."""
+"""A summary request, and the tokens its answer would replace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """A body for each request, None where there is no summary to be had, and what it keeps; the last failure, and the
-    fallback taken."""
+    """A body and a report for each request, None where there is no summary; the last failure, and the fallback."""
 
     bodies: list[str | None]
     reports: list[Report | None]
@@ -69,8 +59,8 @@ class Summaries:
     fallback: str | None = None
 
 
-class _Answered(NamedTuple):
-    """What a request came to: a usable body or the error that nothing helped against, and the call that ended it."""
+class _Answer(NamedTuple):
+    """What a request came to: a usable body or the error that remained, and the last call."""
 
     body: str
     error: SummaryError | None
@@ -80,32 +70,31 @@ class _Answered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FailureChain:
-    """The rules that hold for the summaries of one fold."""
+    """The rules for the summaries of one compaction."""
 
     policy: SummaryPolicy
-    machine: StateMachine
     on_failure: str
     offline: bool
     """Whether the built-in summarizer is asked, which costs nothing."""
     repaired_tokens: int | None = None
     """What a repair may fill up to, where that is less than a summary may have."""
-    conceal: Callable[[str], str] = str
-    """Redacts a text: reports name facts out of their context, where nobody sees that they are secrets."""
+    redact: Callable[[str], str] = str
+    """Redacts a text: a report names facts out of their context, where redaction would not find them."""
 
     def summarize(self, requests: Sequence[Request]) -> Generator[Effect, Any, Summaries]:
         """Ask for all of them, as the rules above allow."""
-        self.machine.summarizer("in_progress")
+        yield Move(summary_state="in_progress")
         made = Summaries([None] * len(requests), [None] * len(requests))
         failure = yield from self._settle(made, 0, *requests[0])
         if not isinstance(failure, BadSummary):
-            for number, reply in (yield from self._side_by_side(requests)).items():
+            for number, reply in (yield from self._ask_side_by_side(requests)).items():
                 failure = (yield from self._settle(made, number, *requests[number], reply)) or failure
         for number, (ask, replaced) in enumerate(requests):
             if made.bodies[number] is None and self.on_failure == "extract":
-                yield from self._offline(made, number, ask, replaced)
+                yield from self._extract(made, number, ask, replaced)
             if made.bodies[number] is None:
-                made.reports[number] = yield Work(partial(self.measured, ask, ask.previous or ""))
-        self.machine.summarizer("idle")
+                made.reports[number] = self.measure(ask, ask.previous or "")
+        yield Move(summary_state="idle")
         return replace(made, failure=failure, fallback=self._fallback if failure else None)
 
     @property
@@ -114,20 +103,20 @@ class FailureChain:
 
     @property
     def _window(self) -> int | None:
-        """What the summarizer takes at once, as far as anybody knows."""
+        """What the summarizer takes at once, where that is known."""
         return None if self.offline else self.policy.max_input_tokens
 
-    def _side_by_side(self, requests: Sequence[Request]) -> Generator[Effect, Any, dict[int, SummaryReply | None]]:
+    def _ask_side_by_side(self, requests: Sequence[Request]) -> Generator[Effect, Any, dict[int, SummaryReply | None]]:
         """The first replies to all requests but the first; None where one is too large to be asked whole."""
-        asks = {n: self._asked(ask) for n, (ask, _) in enumerate(requests) if n}
+        asks = {n: self._request_of(ask) for n, (ask, _) in enumerate(requests) if n}
         whole = [n for n, ask in asks.items() if self._window is None or request_tokens(ask) <= self._window]
         replies: dict[int, SummaryReply | None] = dict.fromkeys(asks)
         if whole:
-            self.machine.summarizer("in_progress")
+            yield Move(summary_state="in_progress")
             replies |= zip(whole, (yield Summarize(tuple(asks[n] for n in whole), self.offline)), strict=True)
         return replies
 
-    def _asked(self, ask: Ask) -> Ask:
+    def _request_of(self, ask: Ask) -> Ask:
         """What a model is asked for: less than the limit, where a repair may need the rest."""
         if self.offline or not ask.source or not self.policy.min_score or not self.policy.measure:
             return ask
@@ -136,50 +125,50 @@ class FailureChain:
     def _settle(
         self, made: Summaries, number: int, ask: Ask, replaced: int, reply: SummaryReply | None = None
     ) -> Generator[Effect, Any, SummaryError | None]:
-        """One request, part by part where it has to be, until its summary is made or there is none to be had."""
-        self.machine.summarizer("in_progress")
-        rest: Ask | None = self._asked(ask)
-        window, narrower = self._window, _NARROWER
-        got = _Answered("", None, ask.strategy, 0.0)
+        """One request, in parts where it is too large, until its summary is made or has failed."""
+        yield Move(summary_state="in_progress")
+        rest: Ask | None = self._request_of(ask)
+        window, splits = self._window, _SPLITS
+        got = _Answer("", None, ask.strategy, 0.0)
         while rest is not None:
             pending = rest
-            divided = (yield Work(partial(_divided, pending, window))) if window else (pending, None)
-            if isinstance(divided, TokenLimitExceeded):
-                got = got._replace(error=divided)
+            try:
+                part, rest = cut(pending, window) if window else (pending, None)
+            except TokenLimitExceeded as too_small:
+                got = got._replace(error=too_small)
                 break
-            part, rest = divided
             limit = ask.max_tokens if rest is None else part.max_tokens
             got = yield from self._answer(part, limit, replaced, reply)
             reply = None
-            if isinstance(got.error, TokenLimitExceeded) and narrower:
-                narrower -= 1
-                window, rest = (yield Work(partial(request_tokens, part))) // 2, pending
-                yield failed(got.error, "smaller parts", strategy=got.strategy)
+            if isinstance(got.error, TokenLimitExceeded) and splits:
+                splits -= 1
+                window, rest = request_tokens(part) // 2, pending
+                yield events.failure(got.error, "smaller parts", strategy=got.strategy)
             elif got.error is not None:
                 break
             elif rest is not None:
                 rest = rest.carrying(got.body)
-        error = got.error or (yield from self._made(made, number, ask, replaced, got))
+        error = got.error or (yield from self._accept(made, number, ask, replaced, got))
         if error is not None:
-            self.machine.summarizer("failed")
-            yield failed(error, self._fallback, strategy=got.strategy)
+            yield Move(summary_state="failed")
+            yield events.failure(error, self._fallback, strategy=got.strategy)
         return error
 
     def _answer(
         self, ask: Ask, limit: int, replaced: int, reply: SummaryReply | None
-    ) -> Generator[Effect, Any, _Answered]:
-        """Ask until an answer can be used, as the rules above allow."""
+    ) -> Generator[Effect, Any, _Answer]:
+        """Ask until an answer is usable, as the rules above allow."""
         halvings, retries, briefer = 2, self.policy.max_retries, ask.strategy != "brief"
         while True:
-            self.machine.summarizer("in_progress")
+            yield Move(summary_state="in_progress")
             if reply is None:
                 (reply,) = yield Summarize((ask,), self.offline)
-            yield (yield Work(partial(self._called, ask, reply)))
-            limited = ask if self._unclosed(reply) else replace(ask, max_tokens=limit)
-            body, error = yield Work(partial(self._judged, limited, replaced, reply))
+            yield events.summary_call(ask, reply, self.policy.prices, offline=self.offline)
+            limited = ask if self._is_unclosed(reply) else replace(ask, max_tokens=limit)
+            body, error = self._check(limited, replaced, reply)
             if error is None:
-                return _Answered(body, None, ask.strategy, reply.seconds)
-            self.machine.summarizer("failed")
+                return _Answer(body, None, ask.strategy, reply.seconds)
+            yield Move(summary_state="failed")
             tried, pause = ask.strategy, 0.0
             if isinstance(error, BadSummary) and halvings:
                 halvings -= 1
@@ -191,121 +180,73 @@ class FailureChain:
                 pause = max(BACKOFF * 2 ** (self.policy.max_retries - retries), error.retry_after or 0.0)
                 retries, next_step = retries - 1, "retry"
             else:
-                return _Answered("", error, ask.strategy, reply.seconds)
-            yield failed(error, next_step, strategy=tried)
+                return _Answer("", error, ask.strategy, reply.seconds)
+            yield events.failure(error, next_step, strategy=tried)
             if pause:
                 yield Wait(pause)
             reply = None
 
-    def _offline(self, made: Summaries, number: int, ask: Ask, replaced: int) -> Generator[Effect, Any, None]:
+    def _extract(self, made: Summaries, number: int, ask: Ask, replaced: int) -> Generator[Effect, Any, None]:
         """The built-in summarizer in place of one that failed."""
-        self.machine.summarizer("in_progress")
+        yield Move(summary_state="in_progress")
         (reply,) = yield Summarize((ask,), offline=True)
-        body, error = yield Work(partial(self._judged, ask, replaced, reply, offline=True))
+        body, error = self._check(ask, replaced, reply, offline=True)
         if error is None:
-            got = _Answered(body, None, ask.strategy, reply.seconds)
-            error = yield from self._made(made, number, ask, replaced, got)
+            got = _Answer(body, None, ask.strategy, reply.seconds)
+            error = yield from self._accept(made, number, ask, replaced, got)
         if error is not None:
-            self.machine.summarizer("failed")
-            yield failed(error, "pruning-only", strategy=ask.strategy)
+            yield Move(summary_state="failed")
+            yield events.failure(error, "pruning-only", strategy=ask.strategy)
 
-    def _made(
-        self, made: Summaries, number: int, ask: Ask, replaced: int, got: _Answered
+    def _accept(
+        self, made: Summaries, number: int, ask: Ask, replaced: int, got: _Answer
     ) -> Generator[Effect, Any, SummaryError | None]:
-        """Measure an answer that can be used, repair it, and take it, unless it keeps too little even so."""
+        """Measure a usable answer, repair it, and take it, unless it keeps too little even so."""
         policy = self.policy
         most = min(ask.max_tokens, replaced - 1, int(replaced * (1 - policy.min_compression_ratio)))
         most = min(most, self.repaired_tokens or most)
-        body, report = yield Work(partial(self._repaired, ask, got.body, most))
+        body, report = self._repair(ask, got.body, most)
         if report is not None and report.score < policy.refuse_below:
             return BadSummary(
                 f"repaired within {most:,} tokens, the summary keeps {report.score:g} of 100 of what mattered, below "
                 f"summary.refuse_below {policy.refuse_below:g}: raise summary.max_tokens, or ask for less"
             )
         made.bodies[number], made.reports[number] = body, report
-        self.machine.summarizer("completed")
-        yield _created(replace(ask, strategy=got.strategy), body, report, replaced, got.seconds)
+        yield Move(summary_state="completed")
+        yield events.summary_created(replace(ask, strategy=got.strategy), body, report, replaced, got.seconds)
         return None
 
-    def _repaired(self, ask: Ask, body: str, most: int) -> tuple[str, Report | None]:
-        """A body with what it lost given back, within a limit, and what it keeps then."""
+    def _repair(self, ask: Ask, body: str, most: int) -> tuple[str, Report | None]:
+        """A body with what it lost put back, within a limit, and what it keeps then."""
         if not self.policy.measure:
             return body, None
         body, report = faithful(facts_of(ask), body, ask, most, self.policy.min_score)
         forget()
-        return body, report.concealed(ask.words, body, self.conceal)
+        return body, report.concealed(ask.words, body, self.redact)
 
-    def measured(self, ask: Ask, body: str) -> Report | None:
-        """What a text keeps of what a request is about; None where nobody wants to know."""
+    def measure(self, ask: Ask, body: str) -> Report | None:
+        """What a text keeps of what a request is about; None where `summary.measure` is off."""
         if not self.policy.measure:
             return None
         report = measure(facts_of(ask), body)
         forget()
-        return report.concealed(ask.words, body, self.conceal)
+        return report.concealed(ask.words, body, self.redact)
 
-    def _judged(
+    def _check(
         self, ask: Ask, replaced: int, reply: SummaryReply, *, offline: bool = False
     ) -> tuple[str, SummaryError | None]:
+        """The body of an answer that may replace messages, or why it may not."""
         if reply.error is not None:
             return "", reply.error
         tag, saving = self.policy.summary_tag, self.policy.min_compression_ratio
         offline = offline or self.offline
         try:
-            return accept_answer(
-                reply.text, ask, tag=tag, replaced_tokens=replaced, min_saving=saving, offline=offline
-            ), None
+            body = accept_answer(reply.text, ask, tag=tag, replaced_tokens=replaced, min_saving=saving, offline=offline)
         except SummaryError as error:
             return "", error
+        return body, None
 
-    def _unclosed(self, reply: SummaryReply) -> bool:
+    def _is_unclosed(self, reply: SummaryReply) -> bool:
         """Whether an answer opened its tag and never closed it: then its limit is the one that the model was given."""
         text, tag = reply.text.lower(), self.policy.summary_tag.lower()
         return f"<{tag}>" in text and f"</{tag}>" not in text
-
-    def _called(self, ask: Ask, reply: SummaryReply) -> Emit:
-        """What one call used: tokens as the provider counts them, or else the meter; money where a price is known."""
-        model = "extract" if self.offline else ask.model or reply.model
-        asked, answered = (0, 0) if self.offline else reply.tokens or _counted(ask, reply)
-        cost = 0.0 if self.offline else cost_of(model, asked, answered, self.policy.prices)
-        data = {
-            "kind": ask.kind,
-            "strategy": ask.strategy,
-            "model": model,
-            "input_tokens": asked,
-            "output_tokens": answered,
-            "cost_usd": cost,
-        }
-        return Emit("compact.summary_call", data, "error" if reply.error else "ok", reply.seconds)
-
-
-def _divided(ask: Ask, window: int) -> tuple[Ask, Ask | None] | TokenLimitExceeded:
-    try:
-        return cut(ask, window)
-    except TokenLimitExceeded as too_small:
-        return too_small
-
-
-def _counted(ask: Ask, reply: SummaryReply) -> tuple[int, int]:
-    """What a call used, where the provider does not tell: about, for what folds was counted as it stood in the list."""
-    if ask.tokens is None:
-        asked = sum(ask.count(message["content"]) for message in ask.messages)
-    else:
-        asked = ask.tokens + sum(map(ask.count, ask.instructions)) + _FRAME + _LABEL * len(ask.source)
-    return asked, ask.count(reply.text)
-
-
-def _created(ask: Ask, body: str, report: Report | None, replaced: int, seconds: float) -> Emit:
-    size = ask.count(body)
-    return Emit(
-        "compact.summary_created",
-        {
-            "strategy": ask.strategy,
-            "kind": ask.kind,
-            "input_messages": len(ask.source),
-            "summary_tokens": size,
-            "compression_ratio": round(1 - size / replaced, 4),
-            "report": report.as_dict() if report is not None else None,
-            "summary": body,
-        },
-        duration=seconds,
-    )

@@ -1,13 +1,12 @@
 """Messages as a session holds them: read, counted, placed, and known again by their content.
 
-Owns: `Entry`, `Reader`, `FoldReplay` (a fold remembered by content), `Memory`.
-Must never: do I/O, decide, or follow a host's list (`_session.host_list` does).
+Owns: `Entry`, `Reader`, `FoldReplay` (a compaction found again by content), `Memory`.
+Must never: do I/O, decide whether to compact, or follow a list (`host_list` does).
 
-A host may write on its messages after they were read. What was read of a plain one is kept as a copy of its dicts and
-lists, which shares the texts: comparing with it is comparing by content, and quicker than reading again.
+An application may edit its messages after they were read. Of a plain message a copy of its dicts and lists is kept,
+which shares the texts: comparing with it is comparing by content, and faster than reading again.
 
-A summary of ours is known by a hash of the text we wrote and the role we wrote it in, never by its marker: anybody
-can write a marker.
+A summary of ours is recognised by a hash of its text and its role, never by its marker: any text can hold a marker.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from .._conversation.message import Message, as_mapping
 from .._conversation.tokens import TokenCounter, message_tokens
 from ..errors import InvalidMessage
 
-__all__ = ["KEPT_RECORDS", "Entry", "FoldReplay", "KnownList", "Memory", "Reader", "chain_of"]
+__all__ = ["KEPT_REPLAYS", "Entry", "FoldReplay", "KnownList", "Memory", "Reader", "chain_of"]
 
-KEPT_RECORDS = 8
-"""How many folds back a host may return to (a rewind, a branch) and still find its summary."""
+KEPT_REPLAYS = 8
+"""How many compactions back an application may return to (a rewind, a branch) and still find the summary."""
 
 
 class Entry:
@@ -41,12 +40,12 @@ class Entry:
         self.position = position
         self.summary = summary
         self.seen = as_seen(message.raw, message.text)
-        """The host message as it was read; what is not plain, as it is."""
+        """The message as it was read: a copy, or the object itself where it is not plain."""
         self.digest: bytes | None = None
 
     @property
     def opaque(self) -> bool:
-        """Whether only reading it again can tell that it was written on."""
+        """Whether only reading it again shows that it was edited."""
         return self.seen is self.message.raw
 
     def content(self) -> bytes:
@@ -58,10 +57,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class FoldReplay:
-    """One fold by content: of a list that begins with `size` known messages, what goes out in their place.
+    """One compaction by content: for a list that begins with `size` known messages, what goes out in their place.
 
-    `chain` hashes the first `size` messages, `reach_chain` the first `reach`, up to the last one that folded: a host
-    that edits or drops its newest messages still finds the fold.
+    `chain` hashes the first `size` messages, `reach_chain` the first `reach`, up to the last one that folded: an
+    application that edits or drops its newest messages still finds it.
     """
 
     step: int
@@ -74,17 +73,17 @@ class FoldReplay:
 
 
 class KnownList(NamedTuple):
-    """A list by content: its hash, where its messages stood in the session, and which of them a fold kept."""
+    """A list by content: its hash, the session positions of its messages, and which of them a compaction kept."""
 
     chain: bytes
     positions: tuple[int, ...]
     kept: Container[int]
     folded: bool
-    """Whether it is what a fold left, not what one was made of."""
+    """Whether it is the list after a compaction, not the one before."""
 
 
 class Reader:
-    """How this session's messages are read and counted; the dialect is settled by the first evidence."""
+    """How the messages of a session are read and counted; the first evidence settles the message format."""
 
     __slots__ = ("dialect", "protect", "settled", "tally")
 
@@ -95,7 +94,7 @@ class Reader:
         self.protect = protect
 
     def settle(self, raws: Sequence[Any], tools: Sequence[Any] | None) -> bool:
-        """Look for evidence of a dialect; True when what was read so far must be read again."""
+        """Look for evidence of a message format; True when what was read so far must be read again."""
         found = None if self.settled else detect(raws, tools)
         if found is None:
             return False
@@ -105,7 +104,7 @@ class Reader:
         return changed
 
     def message(self, raw: Any, index: int) -> Message:
-        """Read one host message."""
+        """Read one message of the application."""
         try:
             message = self.dialect.read(raw)
         except InvalidMessage as error:
@@ -115,16 +114,15 @@ class Reader:
         return message
 
     def with_tally(self, tally: TokenCounter) -> Reader:
-        """The same reader that counts otherwise."""
+        """The same reader with another counter."""
         other = Reader("auto", tally, self.protect)
         other.dialect, other.settled = self.dialect, self.settled
         return other
 
     def summary(self, text: str, *, first: bool, model: str) -> Any:
-        """A new host message that carries a summary.
+        """A new message in the application's format that carries a summary.
 
-        Chat messages go to all kinds of models. The model says whose rules an opening summary must keep: Anthropic's
-        lists begin with a user message.
+        Chat messages go to models of all providers; a list for one of Anthropic's models begins with a user message.
         """
         user_first = first and self.dialect.name == "openai-chat" and "claude" in model.lower()
         return (FORMATS["anthropic"] if user_first else self.dialect).summary(text, first=first)
@@ -135,19 +133,19 @@ class Reader:
 
 
 class Memory:
-    """What a session wrote and folded, by content: how it knows its own summaries and finds a fold again."""
+    """What a session wrote and compacted, by content: how it recognises its summaries and finds a compaction again."""
 
-    __slots__ = ("_written", "gone_calls", "lists", "records")
+    __slots__ = ("_written", "gone_calls", "lists", "replays")
 
     def __init__(self) -> None:
-        self.records: list[FoldReplay] = []
+        self.replays: list[FoldReplay] = []
         self.lists: list[KnownList] = []
-        """Lists that stood before or after an archived fold: a hash of their content, and their session positions."""
+        """The lists before and after archived compactions: a hash of their content, and their session positions."""
         self.gone_calls: set[str] = set()
-        """Calls that were folded, or mended, without their answer; one that comes later has nothing to stand behind."""
+        """Ids of calls that were folded or repaired without their result; a late result has no call to follow."""
         self._written: dict[str, tuple[str, int]] = {}
 
-    def wrote(self, message: Message) -> bool:
+    def is_own_summary(self, message: Message) -> bool:
         """Whether this message is a summary of ours: its text is one we wrote, in the role we wrote it in."""
         if not self._written or not message.text.startswith("<"):
             return False
@@ -164,28 +162,28 @@ class Memory:
 
     @staticmethod
     def signature(message: Message) -> str:
-        """What a summary is known by: a hash of its text, as written."""
+        """The hash that a summary is recognised by."""
         return _digest(message.text.encode("utf-8", "surrogatepass")).hex()
 
     @property
     def signatures(self) -> dict[str, tuple[str, int]]:
-        """The newest summaries of ours: what each is known by, its role, and the last position it stands for."""
-        return dict(list(self._written.items())[-KEPT_RECORDS:])
+        """The newest summaries of ours: signature, role, and the last session position it stands for."""
+        return dict(list(self._written.items())[-KEPT_REPLAYS:])
 
     def recognise(self, signatures: Mapping[str, tuple[str, int]]) -> None:
-        """Take summaries as ours that were signed before."""
+        """Take over signatures of earlier summaries of ours."""
         self._written.update(signatures)
 
-    def remember(self, record: FoldReplay) -> None:
-        """Keep a fold for replay; the oldest gives way."""
-        self.records = [*self.records[-KEPT_RECORDS + 1 :], record]
+    def remember(self, replay: FoldReplay) -> None:
+        """Keep a compaction for replay; the oldest one is dropped."""
+        self.replays = [*self.replays[-KEPT_REPLAYS + 1 :], replay]
 
 
 def chain_of(entries: Iterable[Entry], kept: Container[int]) -> bytes:
-    """A hash over the content of messages, in their order.
+    """A hash over the content of messages, in their order: the one fingerprint of a list.
 
-    Of instructions that are `kept` only the place counts, since the host's own go out whatever they say now: a prompt
-    with a clock in it must not cost a fold at every call.
+    Instructions that are `kept` count by their place only, because the present ones go out whatever they say: a prompt
+    with a clock in it must not cost a compaction at every call.
     """
     total = blake2b(digest_size=16)
     for index, entry in enumerate(entries):
@@ -202,7 +200,7 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def as_seen(raw: Any, text: str) -> Any:
-    """A copy of a plain message that nobody else can write on; anything that is not plain throughout, as it is."""
+    """A copy of a plain message; anything that is not plain throughout, as it is."""
     if type(raw) is not dict:
         return raw
     if len(raw) == 2 and raw.get("content") is text:  # the other one is its role

@@ -1,17 +1,15 @@
-"""A host's list as last seen, so that each call costs only what is new.
+"""The application's list as last seen, so that each call reads and counts only what is new.
 
-Owns: `HostList`. Must never: do I/O, decide, or change a host's list.
+Owns: `HostList`. Must never: do I/O, decide whether to compact, or change a list of the application.
 
-Two kinds of host meet here. One keeps what `preflight` returned and appends to it; the other passes the full history
-again each time, as equal but not identical objects. For the second kind a `FoldReplay` says "these first messages =
-this summary and these kept ones", found by a hash over their content, and is replayed at every call: one summary per
-fold, and a byte-identical prefix between folds.
+Applications come in two kinds. One keeps what `preflight` returned and appends to it. The other passes its full history
+at every call, as equal but not identical objects. For the second kind a `FoldReplay` says "these first messages = this
+summary and these kept messages"; it is found by a hash over their content and replayed at every call: one summary per
+compaction, and a byte-identical prefix between compactions.
 
-Trust: the same list object with the same last messages is taken to be unchanged before them. Every message is looked
-at again when a fold is due, and besides once in so many calls as a quarter of the list has messages (64 at least): an
-edit in place further back is seen then, not at once. Any other list is compared whole, by content, at every call.
-
-One idea, so one file: the fold that stands for a beginning is lost, found and weighed wherever the list changes.
+The same list object with the same last messages is taken to be unchanged before its newest `GLANCE` messages. Every
+message is compared again when a compaction is due, and once in as many calls as a quarter of the list has messages (64
+at least): an edit further back is seen then. Any other list is compared whole, by content, at every call.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ from .._conversation.message import History, Message
 from .._conversation.tokens import REPLY_PRIMER, Usage
 from .entries import Entry, FoldReplay, Memory, Reader, chain_of
 
-__all__ = ["HostList", "equal", "rounds_of"]
+__all__ = ["HostList", "count_rounds", "equal"]
 
 GLANCE = 4
-"""How many of the newest known messages are looked at again at every call: hosts write on those."""
+"""How many of the newest known messages are compared again at every call: applications edit those."""
 
 
 class HostList:
-    """A list as last seen, its sums, and the fold that stands in for its beginning, if any."""
+    """A list as last seen, its token sums, and the replay that stands for its beginning, if any."""
 
     __slots__ = (
         "_memory",
@@ -43,10 +41,10 @@ class HostList:
         "host",
         "last",
         "late",
-        "mending",
         "next_position",
         "opaque",
-        "record",
+        "repair_tokens",
+        "replay",
         "replayed",
         "rounds",
         "saved",
@@ -62,7 +60,7 @@ class HostList:
         self._memory = memory
         self.host: Sequence[Any] | None = None
         self.last: Any = None
-        """The newest message of the list, as the host's own object."""
+        """The newest message of the list, as the very object that was passed."""
         self.entries: list[Entry] = []
         self.seen: list[Any] = []
         """What each entry was read from."""
@@ -77,34 +75,34 @@ class HostList:
         self.compared = False
         """Whether the list as it is now was compared with what was read, whole and by content."""
         self.late = False
-        self.mending = 0
-        """Tokens that mending adds to what goes out, where that is not judged before."""
+        self.repair_tokens = 0
+        """Tokens that repairs add to what goes out, where it has to be made valid."""
         self.searched = False
         self.next_position = 0
         """The session position of the next new message."""
-        self.record: FoldReplay | None = None
-        """The fold that stands in for the first `replayed` messages: `head` in their place, `saved` tokens fewer."""
+        self.replay: FoldReplay | None = None
+        """What stands for the first `replayed` messages: `head` in their place, `saved` tokens fewer."""
         self.replayed = 0
         self.slots: list[int | Entry] = []
         self.head: list[Entry] = []
         self.saved = [0, 0, 0]
 
     @classmethod
-    def given(cls, raws: list[Any], entries: list[Entry], next_position: int, memory: Memory) -> HostList:
-        """The track of a list that was just handed to the host."""
-        track = cls(memory)
-        track.host, track.last, track.entries = raws, raws[-1] if raws else None, list(entries)
-        track.seen = [entry.seen for entry in entries]
-        track.next_position, track.searched = next_position, True
-        track._recount()
-        return track
+    def of_output(cls, raws: list[Any], entries: list[Entry], next_position: int, memory: Memory) -> HostList:
+        """A list that was just returned to the application."""
+        output = cls(memory)
+        output.host, output.last, output.entries = raws, raws[-1] if raws else None, list(entries)
+        output.seen = [entry.seen for entry in entries]
+        output.next_position, output.searched = next_position, True
+        output._recount()
+        return output
 
-    def handed_out(self, raws: list[Any], entries: list[Entry]) -> HostList:
-        """The track of this list as it goes out, with the fold in place that stands for its beginning."""
-        track = HostList.given(raws, entries, self.next_position, self._memory)
-        track.base, track.rounds = min(len(self.head), len(entries)), self.rounds
-        track._recount()
-        return track
+    def as_output(self, raws: list[Any], entries: list[Entry]) -> HostList:
+        """This list as it goes out, with the replay in place of its beginning."""
+        output = HostList.of_output(raws, entries, self.next_position, self._memory)
+        output.base, output.rounds = min(len(self.head), len(entries)), self.rounds
+        output._recount()
+        return output
 
     def clone(self) -> HostList:
         """A copy to look at without leaving a trace."""
@@ -114,25 +112,25 @@ class HostList:
             setattr(other, name, list(value) if isinstance(value, list) and name != "host" else value)
         return other
 
-    # -- following the host ------------------------------------------------------------------------------------------
+    # -- following the application -----------------------------------------------------------------------------------
 
-    def continues(self, messages: Sequence[Any]) -> bool:
+    def is_continued_by(self, messages: Sequence[Any]) -> bool:
         """Whether this is the very list last seen, grown at its end."""
         size = len(self.entries)
         return self.host is messages and len(messages) >= size and (size == 0 or messages[size - 1] is self.last)
 
-    def common(self, messages: Sequence[Any]) -> int:
+    def common_prefix(self, messages: Sequence[Any]) -> int:
         """How many messages at the beginning are the same, by content; instructions before all others may differ."""
         size = min(len(self.seen), len(messages))
         known, given = self.seen[:size], list(messages[:size])
         if equal(known, given):
             return size
-        lead = next((i for i in range(size) if not self._instructs(i, given[i])), size)
+        lead = next((i for i in range(size) if not self._is_instruction(i, given[i])), size)
         if equal(known[lead:], given[lead:]):
             return size
         return next((i for i in range(lead, size) if not equal(known[i], given[i])), size)
 
-    def _instructs(self, index: int, raw: Any) -> bool:
+    def _is_instruction(self, index: int, raw: Any) -> bool:
         """Whether a message is an instruction and was one."""
         role = self.entries[index].message.role
         return role in _PART and isinstance(raw, dict) and raw.get("role") == role
@@ -142,22 +140,22 @@ class HostList:
         size = len(self.entries)
         passes_copies = 0 < size <= len(messages) and messages[size - 1] is not self.last
         if self.host is not messages:
-            self._take_instructions(messages, same, reader)
+            self._reread_instructions(messages, same, reader)
         glance = max(0, same - GLANCE)
         if self.opaque or not equal([*messages[glance:same]], self.seen[glance:same]):
-            same = next((i for i in range(glance, same) if self._written_on(i, messages[i], reader)), same)
+            same = next((i for i in range(glance, same) if self._was_edited(i, messages[i], reader)), same)
         if same < len(self.entries):
             self._truncate(same)
         for index in range(same, len(messages)):
             self._append(messages[index], index, reader)
         self.compared = self.host is not messages and not self.opaque and reader.protect is None
-        # Whoever passes copies will not pass this list again: it need not outlive the call.
+        # An application that passes copies will not pass this list again: it need not outlive the call.
         self.host = None if passes_copies else messages
         if messages:
             self.last = messages[-1]
 
-    def _take_instructions(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
-        """Read the instructions again that say something else now: a prompt with a clock in it costs only itself."""
+    def _reread_instructions(self, messages: Sequence[Any], same: int, reader: Reader) -> None:
+        """Read instructions again that have changed: a prompt with a clock in it costs only itself."""
         for index, entry in enumerate(self.entries[:same]):
             if entry.message.role not in _PART:
                 break
@@ -171,7 +169,7 @@ class HostList:
             if index < self.replayed:
                 self.head = [new if one is entry else one for one in self.head]
                 if index not in self.slots:  # it was folded as it was
-                    self._start_over()
+                    self._forget_replay()
                     self._recount()
 
     def reread(self, messages: Sequence[Any], reader: Reader) -> bool:
@@ -179,7 +177,7 @@ class HostList:
         self.unread = 0
         if self.compared:
             return False
-        # Where a host's own code has a say, it may say something else by now.
+        # `protect` is code of the application: it may answer differently by now.
         settled = not self.opaque and reader.protect is None
         if settled and equal(self.seen, messages if type(messages) is list else list(messages)):
             self.compared = True
@@ -190,27 +188,27 @@ class HostList:
             message = reader.message(raw, index)
             if message != entry.message or not (entry.opaque or equal(raw, entry.seen)):
                 first_change = index if first_change is None else first_change
-                summary = self._is_ours(message)
+                summary = self._is_own_summary(message)
                 self.entries[index] = entry = Entry(message, reader.cost(message), entry.position, summary=summary)
                 self.seen[index] = entry.seen
         if first_change is None:
             return False
-        if self.record is not None and first_change < self.replayed:
-            self._start_over()
+        if self.replay is not None and first_change < self.replayed:
+            self._forget_replay()
         self._recount()
         if not self.searched:
-            self.recall()
+            self.find_replay()
         return True
 
-    def recost(self, reader: Reader) -> None:
+    def recount_tokens(self, reader: Reader) -> None:
         """Count every message again: the model, and so the tokenizer, has changed."""
         for entry in {id(e): e for e in (*self.entries, *self.head)}.values():
             entry.tokens = reader.cost(entry.message)
         self._recount()
-        if self.record is not None:
-            self.attach(self.record, self.replayed)
+        if self.replay is not None:
+            self.attach(self.replay, self.replayed)
 
-    def _written_on(self, index: int, raw: Any, reader: Reader) -> bool:
+    def _was_edited(self, index: int, raw: Any, reader: Reader) -> bool:
         """Whether a message was changed in place since it was read."""
         entry = self.entries[index]
         if not entry.opaque:
@@ -219,7 +217,7 @@ class HostList:
 
     def _append(self, raw: Any, index: int, reader: Reader) -> None:
         message = reader.message(raw, index)
-        entry = Entry(message, reader.cost(message), self.next_position, summary=self._is_ours(message))
+        entry = Entry(message, reader.cost(message), self.next_position, summary=self._is_own_summary(message))
         if entry.summary:
             entry.position = max(entry.position, self._memory.position_of(message))
         self.next_position = entry.position + 1
@@ -227,9 +225,9 @@ class HostList:
         self.seen.append(entry.seen)
         self._count(entry)
 
-    def _is_ours(self, message: Message) -> bool:
+    def _is_own_summary(self, message: Message) -> bool:
         """Whether this is a summary of ours; of two that read alike the first one is."""
-        return self._memory.wrote(message) and not any(
+        return self._memory.is_own_summary(message) and not any(
             entry.summary and entry.message.text == message.text for entry in self.entries
         )
 
@@ -251,14 +249,14 @@ class HostList:
     def _truncate(self, size: int) -> None:
         del self.seen[size:], self.entries[size:]
         self.next_position = max((entry.position for entry in self.entries), default=-1) + 1
-        if self.record is not None and size < self.replayed:
-            self._start_over()
+        if self.replay is not None and size < self.replayed:
+            self._forget_replay()
         elif size < self.base:
-            self.base, self.rounds, self.searched = size, rounds_of(self.entries), False
+            self.base, self.rounds, self.searched = size, count_rounds(self.entries), False
         self._recount()
 
-    def _start_over(self) -> None:
-        """The beginning is not what it was: the fold that stood for it is to be looked for again."""
+    def _forget_replay(self) -> None:
+        """The beginning has changed: search again for the replay that stands for it."""
         self.detach()
         self.base, self.rounds, self.searched = 0, 0, False
 
@@ -274,51 +272,51 @@ class HostList:
         else:
             self.turns = 0
 
-    # -- folds -------------------------------------------------------------------------------------------------------
+    # -- replays -----------------------------------------------------------------------------------------------------
 
-    def rest_here(self, rounds: int) -> None:
-        """A fold has just happened: counters start again from this length."""
+    def reset_counters(self, rounds: int) -> None:
+        """A compaction has just happened: counters start again from this length."""
         self.base = len(self.entries)
         self.turns = 0
         self.rounds = rounds
         self.searched = True
 
-    def recall(self) -> None:
-        """Find the newest fold this list begins with, by content, and where its messages stood in the session."""
-        # A list that is too short for a fold may grow until it has what folded.
-        self.searched = all(record.reach <= len(self.entries) for record in self._memory.records)
-        self._place()
-        for record in reversed(self._memory.records):
-            if size := self.begins_with(record):
-                self.attach(record, size)
+    def find_replay(self) -> None:
+        """Find the newest compaction this list begins with, by content, and the session positions of its messages."""
+        # A list that is too short for a replay may still grow.
+        self.searched = all(replay.reach <= len(self.entries) for replay in self._memory.replays)
+        self._restore_positions()
+        for replay in reversed(self._memory.replays):
+            if size := self.replayable_size(replay):
+                self.attach(replay, size)
                 self.base = max(self.base, size)
                 self._recount()
-                self.rounds = rounds_of(self.head)
+                self.rounds = count_rounds(self.head)
                 return
 
-    def begins_with(self, record: FoldReplay) -> int:
-        """How many messages a fold can stand in for: all it knew, or those up to the last that folded, or none."""
-        kept = _kept(record.slots)
-        for size, chain in ((record.size, record.chain), (record.reach, record.reach_chain)):
-            if self._begins(size, chain, kept) and not self._pins_lost(kept, size):
+    def replayable_size(self, replay: FoldReplay) -> int:
+        """How many messages a replay can stand for: all it knew, or those up to the last that folded, or none."""
+        kept = _kept_indices(replay.slots)
+        for size, chain in ((replay.size, replay.chain), (replay.reach, replay.reach_chain)):
+            if self._begins_with(size, chain, kept) and not self._hides_pinned(kept, size):
                 return size
         return 0
 
-    def look_again(self) -> None:
-        """The session knows other folds than before: the one that stands for this beginning is to be found again."""
-        if self.record is not None:
-            self._start_over()
+    def search_again(self) -> None:
+        """The session knows other compactions than before: search again for the replay of this beginning."""
+        if self.replay is not None:
+            self._forget_replay()
             self._recount()
         self.searched = False
 
-    def _place(self) -> None:
-        """Give the messages of a list that stood around an archived fold the positions they had.
+    def _restore_positions(self) -> None:
+        """Give the messages of a list known from the archive the session positions they had.
 
-        Behind a list that a fold left, the counters start again, as they did in the process that made it.
+        After a list that a compaction left, the counters start again, as in the process that made it.
         """
         for known in reversed(self._memory.lists):
             size = len(known.positions)
-            if self._begins(size, known.chain, known.kept):
+            if self._begins_with(size, known.chain, known.kept):
                 self.next_position = 0
                 for number, entry in enumerate(self.entries):
                     if number < size:
@@ -327,61 +325,61 @@ class HostList:
                         entry.position = self.next_position
                     self.next_position = max(self.next_position, entry.position + 1)
                 if known.folded:
-                    self.base, self.rounds = size, rounds_of(self.entries[:size])
+                    self.base, self.rounds = size, count_rounds(self.entries[:size])
                     self._recount()
                 return
 
-    def attach(self, record: FoldReplay, size: int) -> None:
-        """Let `record` stand in for the first `size` messages from now on."""
-        self.record, self.replayed = record, size
-        self.slots = self._slots(record, size)
+    def attach(self, replay: FoldReplay, size: int) -> None:
+        """Let `replay` stand in for the first `size` messages from now on."""
+        self.replay, self.replayed = replay, size
+        self.slots = self._slots(replay, size)
         self.head = [self.entries[slot] if isinstance(slot, int) else slot for slot in self.slots]
         self.saved = [0, 0, 0]
         for sign, entries in ((1, self.entries[:size]), (-1, self.head)):
             for entry in entries:
                 self.saved[_PART.get(entry.message.role, 2)] += sign * entry.tokens
 
-    def _slots(self, record: FoldReplay, size: int) -> list[int | Entry]:
+    def _slots(self, replay: FoldReplay, size: int) -> list[int | Entry]:
         """What stands for the first `size` messages; of a part of them, without what was made for the others."""
-        if size == record.size:
-            return list(record.slots)
+        if size == replay.size:
+            return list(replay.slots)
         end = self.entries[size - 1].position
-        return [s for s in record.slots if (s < size if isinstance(s, int) else s.summary or s.position <= end)]
+        return [s for s in replay.slots if (s < size if isinstance(s, int) else s.summary or s.position <= end)]
 
-    def _pins_lost(self, kept: Container[int], size: int) -> bool:
+    def _hides_pinned(self, kept: Container[int], size: int) -> bool:
         """Whether a message that is pinned by now would stay folded away."""
         return any(entry.message.pinned and i not in kept for i, entry in enumerate(self.entries[:size]))
 
     @property
-    def unjudged(self) -> bool:
-        """Whether what goes out may break a provider's rule: a late answer, or a fold replayed in part."""
-        return self.late or (self.record is not None and self.replayed < self.record.size)
+    def needs_check(self) -> bool:
+        """Whether what goes out may break a provider's rule: a late result, or a replay in part."""
+        return self.late or (self.replay is not None and self.replayed < self.replay.size)
 
     def detach(self) -> None:
-        """Forget the fold: the list stands for itself."""
-        self.record, self.replayed, self.slots, self.head, self.saved = None, 0, [], [], [0, 0, 0]
+        """Drop the replay: the list goes out as it is."""
+        self.replay, self.replayed, self.slots, self.head, self.saved = None, 0, [], [], [0, 0, 0]
 
-    def _begins(self, size: int, chain: bytes, kept: Container[int]) -> bool:
+    def _begins_with(self, size: int, chain: bytes, kept: Container[int]) -> bool:
         """Whether this is how the list begins."""
         return 0 < size <= len(self.entries) and chain_of(self.entries[:size], kept) == chain
 
-    def record_of(
+    def make_replay(
         self, outcome_slots: Sequence[int | Entry], gone: Iterable[int], step: int, version: int
     ) -> FoldReplay:
-        """A fold of the list that goes out, as a record of the host's list.
+        """A compaction of the list that goes out, as a replay for the list of the application.
 
         `outcome_slots` index the list that went out before; `gone` are the indices in it that folded or were clipped.
         """
         before: list[int | Entry] = list(range(len(self.entries)))
         reach = 0
-        if self.record is not None:
+        if self.replay is not None:
             before = [*self.slots, *range(self.replayed, len(self.entries))]
-            reach = self.record.reach
+            reach = self.replay.reach
         reached = [slot for slot in (before[i] for i in gone) if isinstance(slot, int)]
         reach = max([reach, *(slot + 1 for slot in reached)])
         size = len(self.entries)
         slots = tuple(before[slot] if isinstance(slot, int) else slot for slot in outcome_slots)
-        whole, reached_by = (chain_of(self.entries[:end], _kept(slots)) for end in (size, reach))
+        whole, reached_by = (chain_of(self.entries[:end], _kept_indices(slots)) for end in (size, reach))
         return FoldReplay(step, version, size, whole, reach, reached_by, slots)
 
     # -- what goes out -----------------------------------------------------------------------------------------------
@@ -389,36 +387,36 @@ class HostList:
     def usage(self, tools: int) -> Usage:
         """The sums of the list that goes out."""
         sums, saved = self.sums, self.saved
-        messages = sums[2] - saved[2] + self.mending + REPLY_PRIMER
+        messages = sums[2] - saved[2] + self.repair_tokens + REPLY_PRIMER
         return Usage(sums[0] - saved[0], sums[1] - saved[1], tools, messages)
 
     def counters(self) -> Counters:
-        """What has been added since the last fold."""
+        """What has been added since the last compaction."""
         return Counters(len(self.entries) - self.base, self.turns, self.rounds + self.turns)
 
     def outgoing(self, messages: Sequence[Any]) -> tuple[list[Any], list[Entry]]:
-        """The list that goes out, as host objects and as entries."""
-        if self.record is None:
+        """The list that goes out, as objects of the application and as entries."""
+        if self.replay is None:
             return list(messages), self.entries
         size = self.replayed
         raws = [messages[slot] if isinstance(slot, int) else slot.message.raw for slot in self.slots]
         return [*raws, *messages[size:]], [*self.head, *self.entries[size:]]
 
 
-def _kept(slots: Iterable[int | Entry]) -> frozenset[int]:
+def _kept_indices(slots: Iterable[int | Entry]) -> frozenset[int]:
     return frozenset(slot for slot in slots if isinstance(slot, int))
 
 
 _PART: Mapping[str, int] = {"system": 0, "developer": 1}
 
 
-def rounds_of(entries: Sequence[Entry]) -> int:
+def count_rounds(entries: Sequence[Entry]) -> int:
     """How many turns a list holds."""
     return len(History([entry.message for entry in entries if not entry.summary]).turns)
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Equality of host objects, which may be of any kind; what cannot be compared is taken as different."""
+    """Equality of objects of any kind; what cannot be compared counts as different."""
     try:
         return bool(one == other)
     except Exception:  # a foreign __eq__ may raise anything

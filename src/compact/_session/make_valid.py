@@ -1,6 +1,6 @@
-"""Make a list valid by its provider's rules, and keep account of where each message came from.
+"""Make a list valid by its provider's rules, and record where each message came from.
 
-Owns: `make_valid`. Must never: judge by itself what is valid (the dialect does), or touch a list that is.
+Owns: `make_valid`. Must never: define what is valid (the message format does), or change a list that is valid.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def make_valid(reader: Reader, raws: Sequence[Any], entries: Sequence[Entry]) ->
         return ValidList(list(raws), list(entries), tuple(range(len(entries))))
     repaired, sentences = reader.dialect.repair(messages)
     index_of = {id(message): i for i, message in enumerate(messages)}
-    mended: list[Entry] = []
+    valid: list[Entry] = []
     origins: list[int | Entry] = []
     for message in repaired:
         index = index_of.get(id(message))
         if index is None:
-            # A message made here stands for nothing in the session: it shares the place of the one before it.
-            entry = Entry(message, reader.cost(message), mended[-1].position if mended else 0)
+            # A message made here has no position in the session: it shares the one of the message before it.
+            entry = Entry(message, reader.cost(message), valid[-1].position if valid else 0)
             origins.append(entry)
         else:
             entry = entries[index]
             origins.append(index)
-        mended.append(entry)
+        valid.append(entry)
     objects = [raws[origin] if isinstance(origin, int) else origin.message.raw for origin in origins]
-    return ValidList(objects, mended, tuple(origins), tuple(sentences))
+    return ValidList(objects, valid, tuple(origins), tuple(sentences))

@@ -1,34 +1,31 @@
-"""Everything a session remembers.
+"""What is remembered of one session between calls.
 
-Owns: `Session`, and the history of its folds. Must never: do I/O, decide, or keep a message text of its own.
+Owns: `Session`, the records of its compactions, and how it takes over what a compaction changed.
+Must never: do I/O, decide whether to compact, or hold a copy of a message's text.
 
-A session follows up to two lists, the one that came in and the one that went out, and drops the one that the host did
-not choose.
+After a compaction a session follows two lists, the one that came in and the one that went out, and drops the one that
+the application does not pass again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._conversation.message import History
 from .._conversation.tokens import TokenCounter
 from .._facts.report import Report
-from .entries import KEPT_RECORDS, Entry, FoldReplay, Memory, Reader
-from .host_list import HostList, rounds_of
+from .entries import KEPT_REPLAYS, Entry, FoldReplay, Memory, Reader
+from .host_list import HostList, count_rounds
 from .states import StateMachine
 
-if TYPE_CHECKING:
-    from .._compaction.plan import Plan
-    from .._pipeline.job import Outcome
-
-__all__ = ["FoldRecord", "Ledger", "Prepared", "Session"]
+__all__ = ["ArchiveState", "FoldRecord", "Session", "SessionChange"]
 
 
 @dataclass(frozen=True, slots=True)
 class FoldRecord:
-    """A fold in the session's history. `range` is the stretch of session positions its summaries stand for."""
+    """One compaction in the session's history. `range` are the session positions its summaries stand for."""
 
     step: int
     version: int
@@ -40,97 +37,102 @@ class FoldRecord:
     fallback: str | None = None
     note: str | None = None
     report: Report | None = None
-    """What its summaries kept of what mattered, of folds before the newest only the sums; None without a summary."""
+    """What its summaries kept, for older compactions only the sums; None without a summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChange:
+    """What a compaction changes in its session."""
+
+    fold: FoldRecord
+    replay: FoldReplay
+    raws: list[Any]
+    """The list that goes out, as objects of the application."""
+    entries: list[Entry]
+    """The same list, as entries."""
+    abandoned: frozenset[str] = frozenset()
+    """Ids of calls that got no result and are not waited for."""
 
 
 @dataclass(slots=True)
-class Ledger:
-    """How the archive of a session stood when it was last written or read; None where that has to be looked up."""
+class ArchiveState:
+    """The archive of a session as this process last wrote or read it; None where it has to be looked up."""
 
-    in_force: int = 0
-    """The newest fold that was not undone."""
+    active_step: int = 0
+    """The newest compaction that is not undone."""
     transcript: tuple[int, str] | None = None
     """Step and hash of the newest transcript."""
     previous: str | None = None
     """Hash of the transcript before it."""
     record: tuple[str, str] | None = None
     """Name and hash of the newest record."""
-    seen: tuple[int, int, int] = (0, 0, 0)
-    """The newest transcript, fold and undo that this process knows of: others mean that somebody else wrote."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A fold that was made ahead of need: its transcript is archived, and nobody knows of it yet."""
-
-    outcome: Outcome
-    fold: FoldRecord
-    record: FoldReplay
-    shadow: Session
-    """What the fold was made on."""
-    waited: float = 0.0
-    """Seconds that the call which uses it had to wait for it."""
+    known: tuple[int, int, int] = (0, 0, 0)
+    """The newest transcript, compaction and undo that this process knows; others mean that another process wrote."""
 
 
 class Session:
-    """Everything remembered of one session. Its lock is the manager's business."""
+    """Everything remembered of one session. The engine holds its lock."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.machine = StateMachine()
         self.step = 0
         self.version = 0
-        self.tracks: list[HostList] = []
+        self.lists: list[HostList] = []
         self.memory = Memory()
         self.folds: list[FoldRecord] = []
         self.reader: Reader | None = None
         self.factor: float | None = None
-        self.sent = 0
-        self.unseen = 0
-        """Tokens the provider counts that we never see: tools or instructions the host does not pass."""
+        """Tokens that the provider counts for each token that we count; None before it reported."""
+        self.sent_tokens = 0
+        """What we counted for the last request."""
+        self.unseen_tokens = 0
+        """Tokens that the provider counts and we never see: tools or instructions that are not passed to us."""
         self.prepare_from = 0
-        """Tokens below which no fold is made ahead of need: something new must have come since the last one."""
-        self.pressed = False
-        self.failed_at: tuple[bytes, ...] | None = None
-        """The messages of a fold whose answers could not be used: nobody asks again until something new can fold."""
-        self.warned: set[str] = set()
+        """Tokens below which no background compaction starts: the list must have grown since the last one."""
+        self.above_trigger = False
+        """Whether the last compaction could not get below the trigger."""
+        self.failed_fold: tuple[bytes, ...] | None = None
+        """The messages of a compaction whose answers were unusable: it is not tried again before others can fold."""
+        self.warned: frozenset[str] = frozenset()
+        """Codes of warnings that are given once per session."""
         self.tools: tuple[TokenCounter, Any, int, int] | None = None
-        self.ledger = Ledger()
+        self.archive_state = ArchiveState()
 
-    def track(
+    def follow(
         self, messages: Sequence[Any], reader: Reader, tools: Sequence[Any] | None, *, peek: bool = False
     ) -> HostList:
-        """The track of this list, brought up to date; with `peek`, a copy that leaves no trace."""
-        chosen, same = self._choose(messages)
+        """The list as last seen, brought up to date; with `peek`, a copy, and the session stays as it is."""
+        chosen, same = self._choose_list(messages)
         if peek:
             counted_alike = self.reader is not None and reader.tally is self.reader.tally
             chosen, same = (chosen.clone(), same) if counted_alike else (HostList(self.memory), 0)
-        track = chosen
+        followed = chosen
         if not reader.settled and reader.settle(messages[same:], tools):
-            track, same = HostList(self.memory), 0
-        track.follow(messages, same, reader)
-        track.unread += 1
-        if track.unread > max(64, len(track.entries) // 4):
-            track.reread(messages, reader)
-        if not track.searched and (self.memory.records or self.memory.lists):
-            track.recall()
+            followed, same = HostList(self.memory), 0
+        followed.follow(messages, same, reader)
+        followed.unread += 1
+        if followed.unread > max(64, len(followed.entries) // 4):
+            followed.reread(messages, reader)
+        if not followed.searched and (self.memory.replays or self.memory.lists):
+            followed.find_replay()
         if not peek:
-            self.tracks = [track]
-        return track
+            self.lists = [followed]
+        return followed
 
-    def _choose(self, messages: Sequence[Any]) -> tuple[HostList, int]:
-        for track in self.tracks:
-            if track.continues(messages):
-                return track, len(track.entries)
+    def _choose_list(self, messages: Sequence[Any]) -> tuple[HostList, int]:
+        for known in self.lists:
+            if known.is_continued_by(messages):
+                return known, len(known.entries)
         best, same = HostList(self.memory), 0
-        for track in self.tracks:
-            common = track.common(messages)
+        for known in self.lists:
+            common = known.common_prefix(messages)
             if common > same:
-                best, same = track, common
+                best, same = known, common
         return best, same
 
     def history(self, entries: Sequence[Entry], pinned_roles: Iterable[str]) -> History:
-        """Entries as the core's value."""
+        """Entries as the conversation that the rules of compaction work on."""
         return History(
             [entry.message for entry in entries],
             [entry.tokens for entry in entries],
@@ -140,97 +142,74 @@ class Session:
             self.reader.tally.count if self.reader is not None else len,
         )
 
-    def fold_record(self, reasons: tuple[str, ...], note: str | None, plan: Plan, outcome: Outcome) -> FoldRecord:
-        """The fold as the session's history keeps it."""
-        history = outcome.history
-        assert history is not None
-        folded = [history.positions[i] for i in (plan.folded or {clip.index for clip in plan.clips})]
-        start = min(folded)
-        if history.summaries & plan.folded and self.folds:
-            start = self.folds[-1].range[0]
-        elif len(plan.folds) == 1 and outcome.setting.get("layout") != "in_place":
-            # One summary for all that is old, also for a pair that was kept and will fold into it later.
-            start = min(p for i, p in enumerate(history.positions) if i not in history.pinned)
-        if self.folds and start < self.folds[-1].range[0] <= max(folded):
-            start = self.folds[-1].range[0]  # a run that an earlier fold left as too short, gone at last
-        return FoldRecord(
-            step=outcome.step,
-            version=outcome.version,
-            reasons=reasons,
-            range=(start, max(folded)),
-            folded=len(plan.folded),
-            tokens_before=outcome.tokens_before,
-            tokens_after=outcome.tokens_after,
-            fallback=outcome.fallback,
-            note=note,
-            report=outcome.report,
-        )
+    def commit(self, host_list: HostList, change: SessionChange) -> None:
+        """Take a compaction over; from now on follow the list of the application and the one it was given."""
+        self._remember(change)
+        rounds = count_rounds(change.entries)
+        host_list.attach(change.replay, change.replay.size)
+        host_list.reset_counters(rounds)
+        output = HostList.of_output(change.raws, change.entries, host_list.next_position, self.memory)
+        output.reset_counters(rounds)
+        self.lists = [output, host_list]
 
-    def commit(self, track: HostList, fold: FoldRecord, record: FoldReplay, outcome: Outcome) -> None:
-        """A fold has left: follow both the list the host has and the one it was given."""
-        self._know(fold, record, outcome)
-        rounds = rounds_of(outcome.entries)
-        track.attach(record, record.size)
-        track.rest_here(rounds)
-        given = HostList.given(outcome.raws, outcome.entries, track.next_position, self.memory)
-        given.rest_here(rounds)
-        self.tracks = [given, track]
-
-    def _know(self, fold: FoldRecord, record: FoldReplay, outcome: Outcome) -> None:
-        for entry in outcome.entries:
+    def _remember(self, change: SessionChange) -> None:
+        for entry in change.entries:
             if entry.summary:
                 self.memory.sign(entry.message, entry.position)
-        self.memory.remember(record)
-        self.memory.gone_calls |= outcome.abandoned
-        self._in_force(fold)
+        self.memory.remember(change.replay)
+        self.memory.gone_calls |= change.abandoned
+        self._activate(change.fold)
 
-    def _in_force(self, fold: FoldRecord) -> None:
+    def _activate(self, fold: FoldRecord) -> None:
         self.step, self.version = max(self.step, fold.step), max(self.version, fold.version)
-        self.ledger.in_force = fold.step
+        self.archive_state.active_step = fold.step
         if self.folds and (report := self.folds[-1].report):
             self.folds[-1] = replace(self.folds[-1], report=report.in_short())
         self.folds.append(fold)
 
-    # -- folds made elsewhere ----------------------------------------------------------------------------------------
+    # -- compactions made elsewhere ----------------------------------------------------------------------------------
 
     def shadow(self, reader: Reader) -> Session:
-        """The session as it is now, for a fold that is made beside it. It reads what this one remembers."""
+        """A copy for a background compaction. It shares the memory of this session."""
         other = Session(self.id)
         other.step, other.version, other.memory, other.reader = self.step, self.version, self.memory, reader
-        other.folds, other.ledger = list(self.folds), replace(self.ledger)
-        other.pressed, other.failed_at, other.warned = self.pressed, self.failed_at, {*self.warned, "cannot_fit"}
+        other.folds, other.archive_state = list(self.folds), replace(self.archive_state)
+        other.above_trigger, other.failed_fold = self.above_trigger, self.failed_fold
+        other.warned = self.warned | {"cannot_fit"}
         return other
 
-    def still(self, shadow: Session) -> bool:
-        """Whether no fold was made, undone or learned of since the shadow was taken."""
-        return (self.version, self.ledger.in_force) == (shadow.version, shadow.ledger.in_force)
+    def is_unchanged_since(self, shadow: Session) -> bool:
+        """Whether no compaction was made, undone or adopted since the shadow was taken."""
+        mine, its = self.archive_state, shadow.archive_state
+        return (self.version, mine.active_step) == (shadow.version, its.active_step)
 
-    def claim(self, prepared: Prepared) -> None:
-        """The archive is about to be told of a fold made ahead: it belongs to the transcript written then."""
-        made = prepared.shadow.ledger
-        self.ledger.transcript, self.ledger.previous = made.transcript, made.previous
+    def claim_transcript(self, shadow: Session) -> None:
+        """The next record belongs to the transcript that a background compaction wrote."""
+        state, its = self.archive_state, shadow.archive_state
+        state.transcript, state.previous = its.transcript, its.previous
 
-    def swap_in(self, prepared: Prepared) -> None:
-        """A fold made ahead is in force from now on, wherever a list begins with what it consumed."""
-        self._know(prepared.fold, prepared.record, prepared.outcome)
-        for track in self.tracks:
-            track.look_again()
+    def activate_prepared(self, change: SessionChange) -> None:
+        """Use a background compaction from now on, wherever a list begins with what it replaced."""
+        self._remember(change)
+        for known in self.lists:
+            known.search_again()
 
-    def adopt(self, fold: FoldRecord, record: FoldReplay, gone_calls: Iterable[str]) -> FoldRecord | None:
-        """Know a fold that another process made. Of two folds of the same messages that one stays; returns ours.
+    def adopt(self, fold: FoldRecord, replay: FoldReplay, gone_calls: Iterable[str]) -> FoldRecord | None:
+        """Take over a compaction of another process. Of two compactions of the same messages that one stays.
 
-        A fold of fewer messages than one of ours is known too, and ours stays in force.
+        Returns ours that gave way. A compaction of fewer messages than one of ours is remembered too, and ours stays
+        active.
         """
-        same = [known for known in self.memory.records if known.reach_chain == record.reach_chain]
+        same = [known for known in self.memory.replays if known.reach_chain == replay.reach_chain]
         lost = next((fold for fold in self.folds if fold.step in {known.step for known in same}), None)
-        others = [known for known in self.memory.records if known not in same]
-        at = 1 + max((i for i, known in enumerate(others) if known.reach <= record.reach), default=-1)
-        self.memory.records = [*others[:at], record, *others[at:]][-KEPT_RECORDS:]
+        others = [known for known in self.memory.replays if known not in same]
+        at = 1 + max((i for i, known in enumerate(others) if known.reach <= replay.reach), default=-1)
+        self.memory.replays = [*others[:at], replay, *others[at:]][-KEPT_REPLAYS:]
         self.memory.gone_calls |= set(gone_calls)
         self.folds = [known for known in self.folds if known is not lost]
         self.step, self.version = max(self.step, fold.step), max(self.version, fold.version)
         if at == len(others):
-            self._in_force(fold)
-        for track in self.tracks:
-            track.look_again()
+            self._activate(fold)
+        for known in self.lists:
+            known.search_again()
         return lost

@@ -1,15 +1,15 @@
-"""The explicit states of a session: what it needs, what a fold is doing, what the summarizer is doing.
+"""The explicit states of a session: what it needs, what a compaction is doing, what the summarizer is doing.
 
-Owns: `StateMachine` and every legal move. Must never: decide when to move; the flow does.
+Owns: `StateMachine` and every legal move. Must never: decide when to move; the pipeline does.
 
     state          not_needed → needed → in_progress → completed → not_needed     (L02)
-                   needed → not_needed            a threshold was raised, or the host shortened the list
+                   needed → not_needed            a threshold was raised, or the application shortened the list
                    completed → needed             the thresholds are still, or again, reached
-                   in_progress → needed           the fold was given up; nothing changed
+                   in_progress → needed           the compaction was given up; nothing changed
     phase          idle → selecting → compacting → replacing → idle               (L04)
-                   selecting | compacting → idle  the fold was given up, or needs no summary
+                   selecting | compacting → idle  the compaction was given up, or needs no summary
     summary_state  idle → in_progress → completed | failed → idle                 (L33)
-                   failed | completed → in_progress   asked again, or the next run of the same fold
+                   failed | completed → in_progress   asked again, or the next run of the same compaction
 """
 
 from __future__ import annotations
@@ -49,32 +49,33 @@ class StateMachine:
         self.summary_state = "idle"
 
     def need(self, reached: bool) -> None:
-        """Judge a threshold: needed exactly when one is reached."""
-        self.to("needed" if reached else "not_needed")
+        """A compaction is needed exactly when a threshold is reached."""
+        self.move("needed" if reached else "not_needed")
 
-    def to(self, state: str) -> None:
-        """Move the state of L02."""
-        self.state = _move(STATES, self.state, state)
+    def move(self, state: str | None = None, phase: str | None = None, summary_state: str | None = None) -> None:
+        """Move any of the three; None leaves one where it is."""
+        if state is not None:
+            self.state = _checked_move(STATES, self.state, state)
+        if phase is not None:
+            self.phase = _checked_move(PHASES, self.phase, phase)
+        if summary_state is not None:
+            self.summary_state = _checked_move(SUMMARY_STATES, self.summary_state, summary_state)
 
-    def enter(self, phase: str) -> None:
-        """Move the phase of L04."""
-        self.phase = _move(PHASES, self.phase, phase)
+    def rest(self, *, needed: bool) -> None:
+        """Come to rest, however the compaction ended; an interrupted one changed nothing.
 
-    def summarizer(self, state: str) -> None:
-        """Move the summarizer's state of L33."""
-        self.summary_state = _move(SUMMARY_STATES, self.summary_state, state)
-
-    def rest(self) -> None:
-        """Come to rest, however the fold ended; one that was interrupted changed nothing and is still needed."""
+        `needed` is whether a threshold is still reached.
+        """
         if self.summary_state == "in_progress":
-            self.summarizer("failed")
-        self.summarizer("idle")
-        self.enter("idle")
+            self.move(summary_state="failed")
+        self.move(phase="idle", summary_state="idle")
         if self.state == "in_progress":
-            self.to("needed")
+            self.move("needed")
+        if self.state == "needed":
+            self.need(needed)
 
 
-def _move(rules: Mapping[str, frozenset[str]], now: str, then: str) -> str:
-    if then != now and then not in rules[now]:
+def _checked_move(moves: Mapping[str, frozenset[str]], now: str, then: str) -> str:
+    if then != now and then not in moves[now]:
         raise AssertionError(f"illegal move from {now!r} to {then!r}")
     return then

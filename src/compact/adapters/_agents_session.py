@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from .._conversation.message import as_mapping
+from .._engine.drive_async import run_to_end
 from .._engine.fair_lock import FairLock
-from .._engine.manager import CompactManager
-from .._engine.run_async import to_the_end
+from .._engine.manager import CompactManager, internals_of
 from ..errors import ConfigError
 from ._session_gate import Gate, OnError
 
@@ -30,7 +30,7 @@ class CompactSession:
     def __init__(
         self, session: Any, manager: CompactManager, session_id: str | None = None, on_error: OnError = "unchanged"
     ) -> None:
-        if manager._archive is None:
+        if not internals_of(manager).has_archive:
             raise ConfigError(
                 "CompactSession takes items out of a store, and this manager has no archive to keep them: configure a "
                 "storage other than 'none', or use CompactFilter alone, which leaves the store whole"
@@ -43,7 +43,7 @@ class CompactSession:
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """The items, compacted; of a session that is asked for so many, the newest."""
-        async with self._turns.aturn():
+        async with self._turns.hold():
             items: list[Any] = await self._session.get_items(limit)
         if limit is not None or getattr(self.session_settings, "limit", None) is not None:
             return items
@@ -52,11 +52,11 @@ class CompactSession:
             compacted = items if _a_call_waits(items) else list(await self._manager.apreflight(self._name, items))
             if compacted == items:
                 return items
-            await self._manager._akeep(self._name, items)
+            await internals_of(self._manager).archive_list(self._name, items)
         except Exception as error:
             failure = error
         else:
-            failure = await to_the_end(self._rewrite(items, compacted))
+            failure = await run_to_end(self._rewrite(items, compacted))
         if failure is not None:
             self._gate.failed(self._name, items, failure)
             return items
@@ -65,22 +65,22 @@ class CompactSession:
 
     async def add_items(self, items: list[Any]) -> None:
         """Add to the session inside."""
-        async with self._turns.aturn():
+        async with self._turns.hold():
             await self._session.add_items(items)
 
     async def pop_item(self) -> Any:
         """Take the newest item out of the session inside."""
-        async with self._turns.aturn():
+        async with self._turns.hold():
             return await self._session.pop_item()
 
     async def clear_session(self) -> None:
         """Empty the session inside; the archive stays."""
-        async with self._turns.aturn():
+        async with self._turns.hold():
             await self._session.clear_session()
 
     async def _rewrite(self, items: list[Any], compacted: list[Any]) -> Exception | None:
         """Put one list in the place of another. What went wrong, if the store is as it was."""
-        async with self._turns.aturn():
+        async with self._turns.hold():
             if await self._session.get_items() != items:
                 return None  # somebody wrote to it meanwhile: the next run tries again
             try:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 from .._conversation.message import as_mapping
-from .._engine.manager import CompactManager
+from .._engine.manager import CompactManager, internals_of
 from .._session.entries import content_digest
 from ..config import window_of
 from ..errors import CompactError, ConfigError, InvalidMessage, ManagerClosed
@@ -157,7 +157,7 @@ class Gate:
             raise error
         # Only our own errors are known to carry no content.
         said = f"{type(error).__name__}: {error}" if isinstance(error, CompactError) else type(error).__name__
-        self.manager._sent_unchanged(session_id, f"because of {said}")
+        internals_of(self.manager).report_unchanged(session_id, f"because of {said}")
         return messages if self._bridge else _bare(messages)
 
     def _beginning(self, messages: Sequence[Any]) -> str:

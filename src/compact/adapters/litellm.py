@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from .._conversation.message import as_mapping
-from .._engine.manager import CompactManager
+from .._engine.manager import CompactManager, internals_of
 from ._extras import requires
 from ._session_gate import Gate, OnError, named
 
@@ -111,7 +111,9 @@ class CompactLogger(CustomLogger):
             return None
         messages, name = request.get("messages"), self._name(request)
         if messages is None:
-            self._gate.manager._sent_unchanged(name, "because it was passed by its position: write messages=…")
+            internals_of(self._gate.manager).report_unchanged(
+                name, "because it was passed by its position: write messages=…"
+            )
             return None
         sent = self._sent.get(_call_id(request))
         before = sent if sent is not None and sent.messages == messages else None

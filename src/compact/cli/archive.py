@@ -39,10 +39,10 @@ def sessions(as_json: AsJson = False, config: ConfigFile = None, path: ArchivePa
 
     Example:  compact sessions
     """
-    from .archive_overview import kept
+    from .._archive.overview import session_overview
 
     with _archive(config, path) as (_, archive):
-        found = [kept(archive, place) for place in watched(archive.places(), "reading")]
+        found = [session_overview(archive, place) for place in watched(archive.places(), "reading")]
     found.sort(key=lambda one: -(one.last or 0))
     if as_json:
         show_json([asdict(one) for one in found])
@@ -150,17 +150,13 @@ def verify(
 
     Example:  compact verify
     """
-    from .archive_overview import broken_laws
-
     found: list[dict[str, Any]] = []
     with _archive(config, path) as (manager, archive):
         for name, place in watched(list(_named(archive, sessions)), "checking"):
             if archive.place(name) != place:
-                continue  # its id held a secret, so nobody can name it any more
+                continue  # its id held a secret, so it cannot be named
             audit = manager.verify(name)
-            judged, unlawful = broken_laws(archive, place)
-            problems = [*audit.problems, *unlawful]
-            found.append({"ok": not problems, **asdict(audit), "folds": judged, "problems": problems})
+            found.append({"ok": bool(audit), **asdict(audit)})
         unnamed = len(archive.places()) - len(found) if not sessions else 0
     if as_json:
         show_json(found)
@@ -264,12 +260,11 @@ def _age(text: str) -> timedelta:
 def _archive(
     config: Path | None, path: Path | None, session: str | None = None
 ) -> Iterator[tuple[CompactManager, Archive]]:
-    """A manager that looks back, and its archive; a session that is named must be in it."""
+    """A manager and its archive; a session that is named must be in it."""
+    from .._engine.manager import internals_of
+
     with archive_manager(config, path) as manager:
-        manager._looking_back(session or "")
-        archive = manager._archive
-        if archive is None:
-            raise ArchiveError("nothing is archived")
+        archive = internals_of(manager).archive()
         if session is not None and not archive.contents(archive.place(session)).keys:
             raise ArchiveError(f"nothing is archived for session {session!r}; sessions() lists what is")
         yield manager, archive

@@ -1,4 +1,4 @@
-"""What a fold would do to a conversation, now.
+"""`compact plan`: what a compaction would do to a conversation, now.
 
 Owns: `plan`, and the dry run behind it. Must never: change or store anything, or ask a model.
 """
@@ -6,7 +6,6 @@ Owns: `plan`, and the dry run behind it. Must never: change or store anything, o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,41 +16,31 @@ from .input import ConversationFile, ConversationId, LogFormat, conversation_in,
 from .output import one_line, show, show_json, table, working
 
 if TYPE_CHECKING:
-    from .._compaction.fit import Fitted
-    from .._conversation.message import History
-    from .._pipeline.job import Job
+    from .._compaction.plan import Plan, PlanCosts
     from ..config import CompactConfig
     from ..importers import Conversation
 
-__all__ = ["DryRun", "dry_run", "outcome", "verdict"]
+__all__ = ["dry_run", "outcome", "verdict"]
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
-    """A fold that nobody carried out: the call, the list that would go out, and the plan that fits."""
-
-    job: Job
-    history: History
-    fitted: Fitted
-
-    @property
-    def after(self) -> int:
-        """Tokens of the request after the fold, every summary at its full length."""
-        return round(self.fitted.cost * self.job.factor) if self.fitted.plan.changes else self.job.usage.total
-
-
-def dry_run(conversation: Conversation, config: CompactConfig, session: str | None) -> DryRun:
-    """What a fold would do now, due or not; with a session, on top of the folds that the archive knows.
+def dry_run(conversation: Conversation, config: CompactConfig, session: str | None) -> Plan:
+    """What a compaction would do now, due or not; with a session, on top of those in the archive.
 
     Raises `InsufficientBudget` when nothing fits.
     """
-    from .._engine.manager import CompactManager
+    from .. import CompactManager
     from ..summarizers import offline_summarizer
 
     silent = {"console": False, "jsonl": None, "ariadne_url": None, "otlp_endpoint": None}
     config = config.changed(tracing=silent) if session else config.changed(tracing=silent, storage={"adapter": "none"})
     with CompactManager(config, summarizer=offline_summarizer()) as manager:
-        return DryRun(*manager._dry_run(session or "dry run", conversation.messages, conversation.tools))
+        return manager.plan(session or "dry run", conversation.messages, tools=conversation.tools)
+
+
+def costs_of(plan: Plan) -> PlanCosts:
+    """What a plan of the manager costs."""
+    assert plan.costs is not None
+    return plan.costs
 
 
 @app.command()
@@ -78,50 +67,51 @@ def plan(
     conversation = conversation_in(file, id, log_format)
     options = given(settings, model, window)
     with working("planning"):
-        dry = dry_run(conversation, suited(config, options, conversation, path), session)
+        chosen = suited(config, options, conversation, path)
+        found = dry_run(conversation, chosen, session)
     if as_json:
-        show_json(_plan_value(dry))
+        show_json(_plan_value(found, chosen))
     else:
-        _show_plan(conversation, dry, all_rows)
-    if check and dry.job.decision:
+        _show_plan(conversation, found, chosen, all_rows)
+    if check and costs_of(found).reasons:
         raise typer.Exit(PROBLEM)
 
 
-def verdict(dry: DryRun) -> str:
-    """Whether a fold is due, and why."""
-    decision, lines = dry.job.decision, dry.job.lines
-    used = f"{decision.usage.total:,} tokens"
-    if decision:
-        line = decision.line or lines.trigger
-        return f"A fold is due ({', '.join(decision.reasons)}): {used}, and the line is at {line:,}."
-    return f"No fold is due: {used}, and one is due at {lines.trigger:,}."
+def verdict(plan: Plan) -> str:
+    """Whether a compaction is due, and why."""
+    costs = costs_of(plan)
+    used = f"{costs.usage.total:,} tokens"
+    if costs.reasons:
+        limit = costs.line or costs.limits.trigger
+        return f"A compaction is due ({', '.join(costs.reasons)}): {used}, and the limit is {limit:,}."
+    return f"No compaction is due: {used}, and one is due at {costs.limits.trigger:,}."
 
 
-def outcome(dry: DryRun) -> str:
-    """What the list would be after the fold."""
-    found = dry.fitted.plan
-    if not found.changes:
-        return "A fold now would change nothing: there is nothing that may fold."
-    before, summaries = dry.job.usage.total, len(found.folds)
-    clipped = f", {len(found.clips):,} clipped" if found.clips else ""
+def outcome(plan: Plan) -> str:
+    """What the list would be after the compaction."""
+    if not plan.changes:
+        return "A compaction now would change nothing: there is nothing that may fold."
+    costs, summaries = costs_of(plan), len(plan.folds)
+    before, after = costs.usage.total, costs.tokens_after
+    clipped = f", {len(plan.clips):,} clipped" if plan.clips else ""
     return (
-        f"A fold now would leave {len(found.slots):,} of {len(dry.history):,} messages, at most {dry.after:,} tokens "
-        f"({max(0, before - dry.after) / before:.0%} less): {len(found.folded):,} go into {summaries:,} "
-        f"{'summary' if summaries == 1 else 'summaries'} of at most {dry.fitted.room.allowance:,} tokens{clipped}."
+        f"A compaction now would leave {len(plan.slots):,} of {plan.size:,} messages, at most {after:,} tokens "
+        f"({max(0, before - after) / before:.0%} less): {len(plan.folded):,} go into {summaries:,} "
+        f"{'summary' if summaries == 1 else 'summaries'} of at most {costs.summary_tokens:,} tokens{clipped}."
     )
 
 
-def _pressed(dry: DryRun) -> str:
-    """Keep counts that had to be lowered for this fold."""
-    asked, used = dry.job.policy, dry.fitted.policy
+def _lowered_keeps(plan: Plan, config: CompactConfig) -> str:
+    """Keep counts that had to be lowered for this compaction."""
+    asked, used = config.policy, costs_of(plan).policy
     names = ("keep_recent_turns", "keep_tool_io_pairs", "window_rounds")
     lowered = [f"{n} {getattr(asked, n)} to {getattr(used, n)}" for n in names if getattr(asked, n) != getattr(used, n)]
-    return f"To fit, this fold lowers {', '.join(lowered)}." if lowered else ""
+    return f"To fit, this compaction lowers {', '.join(lowered)}." if lowered else ""
 
 
-def _fates(dry: DryRun) -> Iterator[tuple[int, str, str]]:
+def _fates(plan: Plan) -> Iterator[tuple[int, str, str]]:
     """For each message its fate and the rule behind it."""
-    found, policy = dry.fitted.plan, dry.fitted.policy
+    policy = costs_of(plan).policy
     rules = {
         "recent turn": f"keep_recent_turns {policy.keep_recent_turns}",
         "tool pair": f"keep_tool_io_pairs {policy.keep_tool_io_pairs}",
@@ -129,55 +119,63 @@ def _fates(dry: DryRun) -> Iterator[tuple[int, str, str]]:
         "retention window": f"retention_window {policy.retention_window}",
         "folds": "no rule keeps it",
         "newest": "the newest",
-        "left": "not worth a fold",
+        "left": "too small to fold",
     }
-    clips = {clip.index: clip.tokens for clip in found.clips}
-    for index in range(len(dry.history)):
-        why = found.why.get(index, "nothing to fold")
-        fate = "clipped" if index in clips else "folds" if index in found.folded else "stays"
+    clips = {clip.index: clip.tokens for clip in plan.clips}
+    for index in range(plan.size):
+        why = plan.why.get(index, "nothing to fold")
+        fate = "clipped" if index in clips else "folds" if index in plan.folded else "stays"
         rule = f"cut to {clips[index]:,} tokens of output" if index in clips else rules.get(why, why)
         yield index, fate, rule
 
 
-def _plan_value(dry: DryRun) -> dict[str, Any]:
-    job, fates = dry.job, list(_fates(dry))
+def _plan_value(plan: Plan, config: CompactConfig) -> dict[str, Any]:
+    costs = costs_of(plan)
     return {
-        "due": bool(job.decision),
-        "reasons": list(job.decision.reasons),
-        **job.setting(),
-        "usage": job.usage.breakdown(),
-        "tokens_before": job.usage.total,
-        "tokens_after_at_most": dry.after,
-        "summary_at_most": dry.fitted.room.allowance if dry.fitted.plan.folds else 0,
+        "due": bool(costs.reasons),
+        "reasons": list(costs.reasons),
+        "model": config.model,
+        "layout": config.policy.layout_name,
+        "strategy": config.policy.strategy,
+        "window": costs.limits.window,
+        "trigger": costs.limits.trigger,
+        "budget": costs.limits.budget,
+        "usage": costs.usage.breakdown(),
+        "tokens_before": costs.usage.total,
+        "tokens_after_at_most": costs.tokens_after,
+        "summary_at_most": costs.summary_tokens,
         "messages": [
-            {"index": i, "role": dry.history[i].role, "tokens": dry.history.tokens[i], "fate": fate, "rule": rule}
-            for i, fate, rule in fates
+            {"index": i, "role": costs.history[i].role, "tokens": costs.history.tokens[i], "fate": fate, "rule": rule}
+            for i, fate, rule in _fates(plan)
         ],
     }
 
 
-def _show_plan(conversation: Conversation, dry: DryRun, all_rows: bool) -> None:
+def _show_plan(conversation: Conversation, plan: Plan, config: CompactConfig, all_rows: bool) -> None:
     from .._conversation.message import readable
 
+    costs = costs_of(plan)
     rows = table(">#", ">messages", ">tokens", "", "rule", "begins with", wide="begins with")
     runs: Iterable[list[tuple[int, str, str]]] = (
-        ([one] for one in _fates(dry)) if all_rows else (list(run) for _, run in groupby(_fates(dry), lambda f: f[1:]))
+        ([one] for one in _fates(plan))
+        if all_rows
+        else (list(run) for _, run in groupby(_fates(plan), lambda f: f[1:]))
     )
     for run in runs:
         first, fate, rule = run[0]
         place = f"{first:,}" if len(run) == 1 else f"{first:,}-{run[-1][0]:,}"
-        tokens = dry.history.cost([index for index, *_ in run])
-        message = dry.history[first]
+        tokens = costs.history.cost([index for index, *_ in run])
+        message = costs.history[first]
         text = one_line(f"{message.role}: {readable(message)}")
         rows.add_row(place, f"{len(run):,}", f"{tokens:,}", fate, rule, text, style="dim" if fate == "folds" else None)
-    lines, job = dry.job.lines, dry.job
+    limits = costs.limits
     show(
-        f"{one_line(conversation.source)}, {job.model}, {job.policy.layout_name}: window {lines.window:,}, "
-        f"budget {lines.budget:,}, fold at {lines.trigger:,}",
-        verdict(dry),
+        f"{one_line(conversation.source)}, {config.model}, {config.policy.layout_name}: window {limits.window:,}, "
+        f"budget {limits.budget:,}, compaction at {limits.trigger:,}",
+        verdict(plan),
         "",
         rows,
         "",
-        outcome(dry),
-        *filter(None, [_pressed(dry)]),
+        outcome(plan),
+        *filter(None, [_lowered_keeps(plan, config)]),
     )

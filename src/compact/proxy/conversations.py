@@ -25,7 +25,7 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from .._conversation.formats import FORMATS
-from .._engine.manager import CompactManager
+from .._engine.manager import CompactManager, internals_of
 from .._http.endpoints import Endpoint, window_named
 from .._session.entries import Memory
 from ..adapters._session_gate import Gate
@@ -199,7 +199,7 @@ class Conversations:
     ) -> Mapping[str, Any] | None:
         """Let others find the newest fold of a session, which made these messages. All proxies send the same: the fold
         that is ours instead, when somebody was first, or what travels was redacted."""
-        value = await asyncio.to_thread(self._manager._fold_known, session)
+        value = await asyncio.to_thread(internals_of(self._manager).shared_fold, session)
         if value is None or not 0 < value["reach"] <= len(chain):
             return None
         signed = {Memory.signature(FORMATS[exchange.endpoint.dialect].read(message)) for message in made}
@@ -247,12 +247,12 @@ class Conversations:
     def _has(self, session: str, fold: Mapping[str, Any]) -> bool:
         """Whether a fold that somebody published is ours already, or was adopted."""
         step = fold["step"]
-        return self._published.get(session) == step and self._manager._has_fold(session, step)
+        return self._published.get(session) == step and internals_of(self._manager).has_fold(session, step)
 
     async def _adopt(self, session: str, fold: Mapping[str, Any]) -> bool:
         """Know a fold that somebody published; False when it cannot be read, which costs a summary."""
         try:
-            await self._manager._aadopt_fold(session, fold)
+            await internals_of(self._manager).adopt_fold(session, fold)
         except ArchiveError:
             return False
         self._published.keep(session, fold["step"])

@@ -150,7 +150,7 @@ class Shelf:
     def undone(self, session: str) -> frozenset[int]:
         """Folds that were undone and not redone."""
         try:
-            return frozenset(self._archive.line(self._place(session)).undone)
+            return frozenset(self._archive.active_folds(self._place(session)).undone)
         except (ArchiveError, KeyError, TypeError):
             return frozenset()
 

@@ -1,21 +1,18 @@
-"""What an archive says of its sessions: their folds and savings, and whether each fold was one that may be.
+"""Whether the compactions in an archive obey the laws and the model.
 
-Owns: `kept` and `broken_laws`. Must never: change anything, or call a fold unlawful that cannot be judged.
+Owns: `broken_laws`. Must never: change anything, or report a compaction that cannot be checked.
 
-A fold is judged twice: by the laws that it was made under (`_compaction.laws`), and by the model (`compact._spec`),
-which was not
-written by whoever wrote the engine's folds. A record does not tell everything that a fold was judged by: not the
-policy's keep counts, not the room that a summary was given, nor the list as it was after it was mended. So the laws
-that need these are left out, and of a list that arrived broken only the list that went out is judged.
+Each compaction is checked twice: against the laws that it was made under (`_compaction.laws`), and against the model
+(`_spec`), which was written independently of the engine. A record does not hold everything that was checked when it was
+made: not the policy's keep counts, not the room that a summary was given, nor the list as it was after it was made
+valid. The laws that need these are left out, and of a list that arrived broken only the result is checked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from .._archive.archive import Archive
 from .._compaction.laws import LAWS, FoldCase
 from .._compaction.layouts import LAYOUTS, layered
 from .._compaction.plan import Clip, Fold, Plan, Slot
@@ -25,74 +22,46 @@ from .._spec.conduct import Observed, misconduct
 from .._spec.conversation import Item, Items
 from ..config.sections import Policy
 from ..errors import ArchiveError, InvalidMessage
+from .archive import Archive
 
-__all__ = ["Kept", "broken_laws", "kept"]
+__all__ = ["UNREADABLE", "broken_laws"]
 
-_UNTOLD = frozenset({"identical", "window", "summary size"})
-"""Laws that need what a record does not tell."""
-_OF_THE_RESULT = frozenset({"one summary", "budget", "valid"})
-"""Laws that a list which was mended before it was folded can be judged by."""
-_UNREADABLE = (ArchiveError, InvalidMessage, KeyError, TypeError, ValueError, IndexError, AttributeError)
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A session of the archive. `saved` are the tokens that its folds took out, those undone left out."""
-
-    session_id: str | None
-    folds: int
-    undone: int
-    saved: int
-    last: float | None
-    """When something was last written."""
-
-
-def kept(archive: Archive, place: str) -> Kept:
-    """What the archive says of the session that is kept here; a damaged record counts as a fold that saved nothing."""
-    contents = archive.contents(place)
-    try:
-        undone = set(archive.line(place, contents).undone)
-    except _UNREADABLE:
-        undone = set()
-    saved = 0
-    for step in contents.summaries:
-        try:
-            record = archive.fold(place, step)
-            saved += 0 if step in undone else record["tokens_before"] - record["tokens_after"]
-        except _UNREADABLE:
-            continue
-    return Kept(archive.name_of(place), len(contents.summaries), len(undone), saved, archive.last_time(place))
+_NEED_MORE = frozenset({"identical", "window", "summary size"})
+"""Laws that need what a record does not hold."""
+_RESULT_LAWS = frozenset({"one summary", "budget", "valid"})
+"""Laws that a list which was made valid before the compaction can be checked by."""
+UNREADABLE = (ArchiveError, InvalidMessage, KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 def broken_laws(archive: Archive, place: str) -> tuple[int, list[str]]:
-    """How many folds could be judged, and which law each unlawful one breaks. What is damaged, `verify` tells."""
-    judged, problems = 0, []
+    """How many compactions could be checked, and which laws they break. Damage is reported by `audit`."""
+    checked, problems = 0, []
     for step in archive.contents(place).summaries:
         try:
             record, (transcript, torn) = archive.fold(place, step), archive.transcript(place, step)
             if torn or len(transcript) != len(record["positions"]):
                 continue
-            found = list(_broken(record, transcript))
-        except _UNREADABLE:
+            found = list(_violations(record, transcript))
+        except UNREADABLE:
             continue
-        judged += 1
-        problems += [f"fold {step} {wrong}" for wrong in found]
-    return judged, problems
+        checked += 1
+        problems += [f"compaction {step} {wrong}" for wrong in found]
+    return checked, problems
 
 
-def _broken(record: Mapping[str, Any], transcript: Sequence[Any]) -> Iterator[str]:
-    case, mended = _case(record, transcript)
+def _violations(record: Mapping[str, Any], transcript: Sequence[Any]) -> Iterator[str]:
+    case, repaired = _case(record, transcript)
     for law in LAWS:
-        told = law.id in record["laws"] and law.id not in _UNTOLD and (not mended or law.id in _OF_THE_RESULT)
-        if told and (wrong := law.broken(case)) is not None:
+        checkable = law.id in record["laws"] and law.id not in _NEED_MORE and (not repaired or law.id in _RESULT_LAWS)
+        if checkable and (wrong := law.broken(case)) is not None:
             yield f"breaks the law {law.id!r}: {wrong}"
-    if not mended:
+    if not repaired:
         for wrong in misconduct(_observed(record, case)):
-            yield f"is no step of the model: {wrong}"
+            yield f"is not a step of the model: {wrong}"
 
 
 def _observed(record: Mapping[str, Any], case: FoldCase) -> Observed:
-    """A fold as the model sees it; what a provider's rules added to the result is not its affair."""
+    """A compaction as the model sees it, without what a provider's rules added to the result."""
     at = [
         case.before.positions[left] if isinstance(left, int) else record["made"][left["made"]]["position"]
         for left in record["left"]
@@ -123,13 +92,13 @@ def _items(history: History, positions: Sequence[int]) -> Items:
 
 
 def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCase, bool]:
-    """A fold as the laws see it, and whether its list was mended before it was folded."""
+    """A compaction as the laws see it, and whether its list was made valid first."""
     dialect = detect(transcript) or FORMATS["openai-chat"]
     pinned, earlier = set(record["pinned"]), frozenset(record["earlier_summaries"])
     read = [dialect.read(raw)._replace(pinned=line in pinned) for line, raw in enumerate(transcript)]
     before = History(read, record["tokens"], record["positions"], earlier, frozenset())
     positions, gone = record["positions"], set(record["gone"])
-    # A message that a repair once added shares the position of the one before it: only what went, went into a fold.
+    # A message that a repair added shares the position of the one before it: only what is gone was folded.
     went = [line for line in range(len(read)) if line in gone or line in earlier]
     folds = [Fold(tuple(i for i in went if positions[i] in set(one["positions"]))) for one in record["folds"]]
     fold_of = {line: fold for fold in folds for line in fold.indices}
@@ -142,7 +111,9 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
     for left in record["left"]:
         slot: Slot | None
         if isinstance(left, int):
-            slot = fold_of.get(left, left)  # an earlier summary that stays for want of a new one is its fold's place
+            slot = fold_of.get(
+                left, left
+            )  # an earlier summary that stays because there is no new one stands for its fold
             after.append(read[left])
             tokens.append(record["tokens"][left])
             is_summary = left in earlier
@@ -162,7 +133,7 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
         if slot is not None:
             slots.append(slot)
         sources.append(slot)
-    for fold in waiting:  # pruned without a summary: each went from where it stood
+    for fold in waiting:  # pruned without a summary: each is gone from its place
         at = next((n for n, slot in enumerate(slots) if _first(slot) > fold.indices[0]), len(slots))
         slots.insert(at, fold)
     layout = record["layout"]
@@ -171,7 +142,7 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
         plan=Plan(tuple(slots), len(before)),
         after=History(after, tokens, summaries=frozenset(summaries), pinned_roles=frozenset()),
         sources=tuple(sources),
-        # A layout of the user's own has laws like any other, and none of those that speak of ours.
+        # A layout of the user obeys the general laws, and none of those about the built-in layouts.
         policy=Policy(layout=layout if layout in LAYOUTS else lambda history, policy: layered(history, policy)),
         fixed=record["tokens_after"] - sum(tokens),
         budget=record["budget"],
