@@ -1,25 +1,24 @@
 """The path of a call: open it, compact when it is due, commit what was done, return the list to send.
 
-Owns: `CallRunner`, on a thread and on an event loop; performing the effects of the pipeline.
+Owns: `CallRunner`, on a thread and on an event loop.
 Must never: hold a rule of compaction, or take a session's lock: the caller holds it.
 """
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .._pipeline import events
 from .._pipeline.call import PREFLIGHT, Call, Purpose
-from .._pipeline.effects import Effect, Emit, Move, Refresh, SaveRecord, SaveTranscript
 from .._pipeline.outcome import UNCHANGED, Outcome
 from .._session.make_valid import make_valid
-from ..errors import ArchiveError
 from ..summarizers import Summarizer
 from .drive import Steps, drive
 from .live_config import LiveConfig
 from .live_sessions import LiveSession
 from .open_call import CallOpener, Overrides
+from .perform import EffectPerformer
 from .recorder import EventRecorder
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class CallRunner:
                     outcome = UNCHANGED
                     break
                 try:
-                    outcome = drive(_pipeline(call), partial(self._perform, live, call), self._summarizer, call.summary)
+                    outcome = drive(_pipeline(call), self._performer(live, call), self._summarizer, call.summary)
                 finally:
                     call.session.machine.rest(needed=call.due)
                 if not outcome.stale:
@@ -93,9 +92,9 @@ class CallRunner:
                 if not self._is_due(live, call):
                     outcome = UNCHANGED
                     break
-                perform = partial(self._perform, live, call)
                 try:
-                    outcome = await adrive(_pipeline(call), perform, self._summarizer, call.summary)
+                    performer = self._performer(live, call)
+                    outcome = await adrive(_pipeline(call), performer, self._summarizer, call.summary)
                 finally:
                     call.session.machine.rest(needed=call.due)
                 if not outcome.stale:
@@ -109,6 +108,9 @@ class CallRunner:
         if call.limits.prepare is not None:
             self._background.astart(live, call)
         return messages
+
+    def _performer(self, live: LiveSession, call: Call) -> EffectPerformer:
+        return EffectPerformer(self._opener, self._recorder, self._live_config.config, live, call)
 
     @cached_property
     def _background(self) -> BackgroundFolds:
@@ -128,24 +130,6 @@ class CallRunner:
         if not due:
             call.session.machine.need(False)
         return due
-
-    def _perform(self, live: LiveSession, call: Call, effect: Effect) -> Any:
-        """Perform an effect of the pipeline, except asking and waiting, which `drive` and `adrive` do."""
-        if isinstance(effect, Emit):
-            return self._recorder.emit(live, effect)
-        if isinstance(effect, Move):
-            return call.session.machine.move(effect.state, effect.phase, effect.summary_state)
-        if isinstance(effect, Refresh):
-            return self._opener.refresh(self._live_config.config, live)
-        try:
-            if isinstance(effect, SaveTranscript):
-                return self._recorder.save_transcript(live, effect.raws)
-            assert isinstance(effect, SaveRecord)
-            if call.prepared is not None:
-                call.session.claim_transcript(call.prepared.shadow)
-            return self._recorder.save_record(live, effect.compacted)
-        except ArchiveError as error:
-            return error
 
     def _reopen(self, live: LiveSession, call: Call, outcome: Outcome) -> Call:
         """The call on a session that has changed: it was read back, or a background compaction was activated."""
