@@ -149,7 +149,7 @@ class Archive:
         """Add events to the session's."""
         lines: list[bytes] = []
         collect = redacting(lambda event: lines.append(event_json(event).encode("ascii")), self._redactor)
-        with _typed("archive events"):
+        with _archive_errors("archive events"):
             for event in events:
                 collect(event)
             self._store.append(events_key(self.place(session_id), None if self.appends else step), lines)
@@ -157,7 +157,7 @@ class Archive:
     def delete(self, place: str) -> list[str]:
         """Remove all that is kept of one session, for good; returns the keys."""
         keys = self.contents(place).keys
-        with _typed("delete from the archive"):
+        with _archive_errors("delete from the archive"):
             for key in keys:
                 self._store.delete(key)
         if left := self.contents(place).keys:
@@ -176,7 +176,7 @@ class Archive:
 
     def places(self) -> list[str]:
         """Where anything is kept."""
-        with _typed("list the archive"):
+        with _archive_errors("list the archive"):
             return list(dict.fromkeys(key.split("/")[0] for key in self._store.list("") if "/" in key))
 
     def name_of(self, place: str) -> str | None:
@@ -190,7 +190,7 @@ class Archive:
 
     def contents(self, place: str) -> Contents:
         """What is kept of one session."""
-        with _typed("list the archive"):
+        with _archive_errors("list the archive"):
             keys = self._store.list(f"{place}/")
         numbers: dict[str, set[int]] = {}
         events: list[str] = []
@@ -205,7 +205,7 @@ class Archive:
 
     def get(self, key: str) -> bytes:
         """What is kept under a key."""
-        with _typed("read the archive"):
+        with _archive_errors("read the archive"):
             return self._store.get(key)
 
     def transcript(self, place: str, step: int) -> tuple[list[Any], str | None]:
@@ -307,7 +307,7 @@ class Archive:
         return stored
 
     def _put(self, key: str, data: bytes) -> None:
-        with _typed(f"archive {key!r}"):
+        with _archive_errors(f"archive {key!r}"):
             self._store.put(key, data)
 
     def _digest_of(self, place: str, step: int) -> str | None:
@@ -342,7 +342,7 @@ class Archive:
 
 
 @contextmanager
-def _typed(what: str) -> Iterator[None]:
+def _archive_errors(what: str) -> Iterator[None]:
     """A store of the user's own may raise anything; to us it is all one: it did not acknowledge."""
     try:
         yield

@@ -1,6 +1,6 @@
-"""What a fold did to a list, for people: what stayed, what went, what came instead.
+"""What a compaction did to a list, for people: what stayed, what was removed, what replaced it.
 
-Owns: `Diff`, and how it reads. Must never: look anything up; it is made from one record and its transcript.
+Owns: `Diff`, and how it reads. Must never: read the archive; it is made from one record and its transcript.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Mark = Literal[" ", "-", "~", "+"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One message: kept (" "), folded ("-"), shortened ("~"), or made by the fold ("+")."""
+    """One message: kept (" "), folded ("-"), shortened ("~"), or made by the compaction ("+")."""
 
     mark: Mark
     position: int
@@ -38,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """A fold as a list of changes, in the order of the list. `print(diff)` is the form for people."""
+    """A compaction as a list of changes, in the order of the list. `print(diff)` shows it."""
 
     session_id: str
     step: int
@@ -62,7 +62,7 @@ class Diff:
     def _head(self) -> Iterator[str]:
         when = datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         saved = 100 * (self.tokens_before - self.tokens_after) / max(1, self.tokens_before)
-        yield f"fold {self.step} of session {self.session_id!r}, {when}"
+        yield f"compaction {self.step} of session {self.session_id!r}, {when}"
         yield f"because  {', '.join(self.reasons)}" + (f" ({self.note})" if self.note else "")
         yield f"tokens   {self.tokens_before:,} -> {self.tokens_after:,} ({saved:.0f} % less)"
         kinds = (" ", "kept"), ("-", "folded"), ("~", "shortened"), ("+", "written")
@@ -83,38 +83,38 @@ class Diff:
 
 
 def diff_of(record: Mapping[str, Any], transcript: Sequence[Any]) -> Diff:
-    """The diff of one fold, from its record and the transcript before it."""
+    """The diff of one compaction, from its record and the transcript before it."""
     dialect = detect(transcript) or FORMATS["openai-chat"]
     positions = record["positions"]
     waiting = [line for line in record["gone"] if line < len(transcript)]
 
     def change(mark: Mark, position: int, raw: Any) -> Change:
-        role, text = _said(raw, dialect)
+        role, text = _role_and_text(raw, dialect)
         return Change(mark, position, role, text if mark == "+" else _preview(text))
 
     changes: list[Change] = []
 
-    def gone(until: int) -> None:
-        """Lines that folded and stood before this one."""
+    def add_folded(until: int) -> None:
+        """Add the lines before this one that folded."""
         while waiting and waiting[0] < until:
             line = waiting.pop(0)
             changes.append(change("-", positions[line], transcript[line]))
 
     for slot in record["left"]:
         if isinstance(slot, int):
-            gone(slot)
+            add_folded(slot)
             changes.append(change(" ", positions[slot], transcript[slot]))
             continue
         made = record["made"][slot["made"]]
         line = next((n for n in waiting if positions[n] == made["position"]), None)
         if not made["summary"] and line is not None:
-            gone(line)
+            add_folded(line)
             waiting.remove(line)
             changes.append(change("~", positions[line], transcript[line]))
             continue
-        gone(next((n for n in waiting if positions[n] > made["position"]), len(transcript)))
+        add_folded(next((n for n in waiting if positions[n] > made["position"]), len(transcript)))
         changes.append(change("+", made["position"], made["message"]))
-    gone(len(transcript))
+    add_folded(len(transcript))
     return Diff(
         session_id=record["session_id"],
         step=record["step"],
@@ -136,7 +136,7 @@ def _lines(change: Change, width: int) -> list[str]:
     return [f"+  {position:<{width}} {change.role}", *(f"+    {line}".rstrip() for line in change.text.splitlines())]
 
 
-def _said(raw: Any, dialect: Any) -> tuple[str, str]:
+def _role_and_text(raw: Any, dialect: Any) -> tuple[str, str]:
     try:
         message = dialect.read(raw)
     except InvalidMessage:

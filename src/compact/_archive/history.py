@@ -24,7 +24,7 @@ from .fold_record import list_after, parse
 from .jsonl import read_lines
 from .search_index import Recalled, SearchIndex
 from .search_tables import DAMAGED, FoldedMessage, Steps
-from .viewer_database import forget_seen
+from .viewer_database import forget_session_spans
 
 __all__ = ["ArchiveHistory", "Forgotten"]
 
@@ -174,7 +174,7 @@ class ArchiveHistory:
         self._index.forget(place)  # last: a search that runs now would rebuild it from what is being deleted
         if self._folder is not None:
             told = self._archive.as_kept({"session_id": session_id}).values()  # as its events say it
-            forget_seen(self._folder, place, {name for name in (session_id, *told) if name is not None})
+            forget_session_spans(self._folder, place, {name for name in (session_id, *told) if name is not None})
         return Forgotten(session_id, keys)
 
     # -- the parts ---------------------------------------------------------------------------------------------------

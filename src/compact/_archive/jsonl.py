@@ -1,11 +1,11 @@
 """JSON lines read back from an archive that may have been damaged.
 
-Owns: `read_lines`: which lines of a file are whole, what is said about the others, and when that is an error.
-Must never: read a file itself, or put what a line holds into a warning or an error.
+Owns: `read_lines`: which lines of a file are whole, and whether a bad one is a warning or an error.
+Must never: read a file, or put the content of a line into a warning or an error.
 
-A crash damages a file at its end: a line cut short, or a run of NUL bytes that were never written. What stands before
-is good, and a warning is enough. A bad line with a good one behind it was altered later, and who restores from such a
-file must know. Event files are the exception: they go on being appended to after a crash, so they are read tolerantly.
+A crash damages a file at its end: a line cut short, or a run of NUL bytes. What stands before is good, and a warning is
+enough. A bad line before a good one was altered later, and is an error. Event files are appended to after a crash, so
+they are read with `tolerant`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _read(data: bytes, start: int, end: int) -> tuple[Any, str | None]:
             return None, f"holds {nuls:,} NUL bytes, as a crash leaves them"
         if isinstance(error, UnicodeDecodeError):
             return None, f"is not UTF-8 from its byte {error.start:,} on"
-        return None, "is no whole JSON value"
+        return None, "is not a whole JSON value"
 
 
 def _damaged_inside(what: str, number: int, start: int, problem: str, good: int) -> ArchiveError:

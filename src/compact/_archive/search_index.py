@@ -1,19 +1,16 @@
 """Finding what was folded: a full-text index over the archive, one small database per session.
 
-Owns: `Recalled` (one original, found again), and `SearchIndex`: where the databases lie, who may read them, what
-happens when
-one cannot be used. What is in one, `_archive.search_tables` knows; what answers a query best,
-`_archive.search_ranking` decides.
-Must never: be the only place where something is kept, take part in a fold, or follow a symbolic link.
+Owns: `Recalled` (one folded message, found again) and `SearchIndex`: where the databases lie, who may read them, and
+what happens when one cannot be used. `search_tables` has their contents, `search_ranking` the order of matches.
+Must never: be the only place where something is kept, take part in a compaction, or follow a symbolic link.
 
-Rules:
-- All of it is derived. A database that is missing, damaged, foreign or of another past is made anew from the archive;
-  where none can be written, one in memory takes its place.
-- A database is brought up to date when it is asked, step by step, so nothing is paid in a fold, what was just folded is
-  found at once, and two processes may do it at the same time.
-- A database's file has a name that was never used before and never is again, so whoever deletes it harms nobody who
-  has it open: SQLite finds the files beside it by name, and would mix those of an old database with a new one.
-- Nobody but SQLite opens it: whoever closes a file drops all locks that the process has on it, those of SQLite too.
+- All of it is derived. A database that is missing, damaged, foreign or of another archive is built again; where none
+  can be written, one in memory is used.
+- A database is brought up to date when it is asked, step by step: nothing is paid during a compaction, what was just
+  folded is found at once, and two processes may do it at the same time.
+- The file of a database has a name that is used only once, so deleting it does not harm a process that has it open:
+  SQLite finds the files beside it by name, and would mix those of an old database with a new one.
+- Only SQLite opens it: closing a file drops all locks that the process has on it, those of SQLite too.
 """
 
 from __future__ import annotations
@@ -31,23 +28,23 @@ from typing import Any
 
 from ..errors import ArchiveError
 from .search_ranking import SELECT, Row, bindable, search, snippet
-from .search_tables import LARGEST, Steps, prepared, sync, transaction
+from .search_tables import LARGEST, Steps, prepare_tables, sync, transaction
 
 __all__ = ["Recalled", "SearchIndex"]
 
 _DAMAGE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SUFFIX = ".sqlite3"
 _TRIES = 5
-"""How often a database is made anew, or sought again, before one in memory answers."""
-_WAITED = 30.0
+"""How often a database is built again, or looked for, before one in memory is used."""
+_LOCK_SECONDS = 30.0
 """Seconds that another process may take to write a step."""
 _IN_MEMORY = 8
-"""Databases kept in memory at once; the one unused for longest is made anew when it is asked again."""
+"""Databases kept in memory at once; the least recently used one is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One original message, found again. `message` is the host's own, as archived: redacted, otherwise whole."""
+    """One folded message, found again. `message` is as archived: redacted, otherwise whole."""
 
     position: int
     step: int
@@ -87,36 +84,36 @@ class SearchIndex:
 
     def search(self, place: str, query: str, steps: Steps, limit: int = 5) -> list[Recalled]:
         """The originals that answer a query, best first."""
-        return self._ask(place, steps, lambda db: _found(db, query, limit))
+        return self._ask(place, steps, lambda db: _search_rows(db, query, limit))
 
     def positions(
         self, place: str, spans: Sequence[tuple[int, int]], steps: Steps, limit: int = 1_000
     ) -> list[Recalled]:
         """The originals at these session positions, first to last of each span, in the session's order."""
-        return self._ask(place, steps, lambda db: _between(db, spans, limit))
+        return self._ask(place, steps, lambda db: _rows_between(db, spans, limit))
 
     def forget(self, place: str) -> None:
         """Delete what is known of a session."""
-        self._let_go(place)
+        self._close_memory(place)
         if self._folder is None:
             return
         folder = self._folder / place
-        with _deleting():
+        with _deletion_errors():
             for _ in range(_TRIES):
-                for name in sorted(self._names(place)):  # the database first: nobody should open half of it
+                for name in sorted(self._names(place)):  # the database first, so that no half of it is opened
                     (folder / name).unlink(missing_ok=True)
-                if _removed(folder):
+                if _remove_folder(folder):
                     return
-            folder.rmdir()  # which says why it cannot be
+            folder.rmdir()  # raises the reason
 
     def close(self) -> None:
-        """Let go of what is in memory."""
+        """Close what is in memory."""
         with self._lock:
             while self._memory:
                 self._memory.popitem()[1].close()
 
     def _ask(self, place: str, steps: Steps, answer: Callable[[sqlite3.Connection], list[Recalled]]) -> list[Recalled]:
-        if not steps.listed:  # never folded, or forgotten by somebody who did not know of this index
+        if not steps.listed:  # never compacted, or forgotten by a process without this index
             with suppress(ArchiveError):
                 self.forget(place)
             return []
@@ -124,27 +121,27 @@ class SearchIndex:
             path = None
             try:
                 path = self._database(place)
-                with closing(_opened(path)) as db:
-                    return _answered(db, steps, answer)
+                with closing(_open_database(path)) as db:
+                    return _sync_and_answer(db, steps, answer)
             except sqlite3.Error as error:
                 if path is None or (not _is_damage(error) and path.exists()):
                     break  # no room, no access, locked for long
                 _delete(path.parent, [f"{path.name}{end}" for end in ("", "-wal", "-shm", "-journal")])
             except FileNotFoundError:
-                continue  # somebody forgets the session right now
+                continue  # another process forgets the session right now
             except OSError:
                 break
         with self._lock:
             try:
-                return _answered(self._in_memory(place), steps, answer)
+                return _sync_and_answer(self._in_memory(place), steps, answer)
             except sqlite3.Error as error:
-                self._let_go(place)
+                self._close_memory(place)
                 raise ArchiveError(
                     f"The folded messages could not be searched: SQLite {sqlite3.sqlite_version} said "
                     f"{type(error).__name__}: {error}. Free some memory, then ask again."
                 ) from error
 
-    def _let_go(self, place: str) -> None:
+    def _close_memory(self, place: str) -> None:
         with self._lock:
             if (db := self._memory.pop(place, None)) is not None:
                 db.close()
@@ -152,7 +149,7 @@ class SearchIndex:
     def _in_memory(self, place: str) -> sqlite3.Connection:
         db = self._memory.pop(place, None)
         if db is None:
-            db = prepared(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+            db = prepare_tables(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
         self._memory[place] = db
         while len(self._memory) > _IN_MEMORY:
             self._memory.pop(next(iter(self._memory))).close()
@@ -173,11 +170,11 @@ class SearchIndex:
         raise FileNotFoundError
 
     def _make(self, folder: Path) -> None:
-        """Make a session's folder with a database in it, unless somebody else is faster."""
+        """Make a session's folder with a database in it, unless another process is faster."""
         for step in reversed(folder.parents):
             if not step.exists():
                 step.mkdir(mode=0o700, exist_ok=True)
-        with suppress(FileExistsError):  # an index that git can see is still an index, but nobody wants it there
+        with suppress(FileExistsError):  # keeps the index out of version control
             _write_new(folder.parent / ".gitignore", b"*\n")
         name = secrets.token_hex(12)
         new = folder.with_name(f".{name}")
@@ -190,7 +187,7 @@ class SearchIndex:
             _delete(new, [f"{name}{_SUFFIX}"])
 
     def _names(self, place: str) -> list[str]:
-        """What lies in a session's folder, once nothing there or on the way is a link that somebody planted."""
+        """What lies in a session's folder; `ArchiveError` when anything there or on the way is a link."""
         assert self._folder is not None
         folder = self._folder / place
         linked = [one.name for one in (*self._checked, folder) if one.is_symlink()]
@@ -201,8 +198,8 @@ class SearchIndex:
             linked = [entry.name for entry in entries if entry.is_symlink()]
         if linked:
             raise ArchiveError(
-                f"The index of folded messages was not opened: {linked[0]!r} is a symbolic link, and nothing of ours "
-                "is one. Remove the link; the index is made anew from the archive."
+                f"The index of folded messages was not opened: {linked[0]!r} is a symbolic link, which compact never "
+                "makes. Remove the link; the index is built again from the archive."
             )
         return [entry.name for entry in entries]
 
@@ -223,8 +220,8 @@ def _delete(folder: Path, names: Sequence[str]) -> None:
         folder.rmdir()
 
 
-def _removed(folder: Path) -> bool:
-    """Whether a folder is gone; it stays when a search under way has put something into it."""
+def _remove_folder(folder: Path) -> bool:
+    """Whether a folder is gone; it stays when a running search has put something into it."""
     try:
         folder.rmdir()
     except (FileNotFoundError, NotADirectoryError):
@@ -235,7 +232,7 @@ def _removed(folder: Path) -> bool:
 
 
 @contextmanager
-def _deleting() -> Iterator[None]:
+def _deletion_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -249,20 +246,20 @@ def _is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _DAMAGE
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_database(path: Path) -> sqlite3.Connection:
     """A database that exists; SQLite must not make one in the place of one that was just deleted."""
-    db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_WAITED)
+    db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_LOCK_SECONDS)
     try:
-        with suppress(sqlite3.OperationalError):  # somebody else does the same right now
+        with suppress(sqlite3.OperationalError):  # another process does the same right now
             db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
-        return prepared(db)
+        return prepare_tables(db)
     except BaseException:
         db.close()
         raise
 
 
-def _answered(
+def _sync_and_answer(
     db: sqlite3.Connection, steps: Steps, answer: Callable[[sqlite3.Connection], list[Recalled]]
 ) -> list[Recalled]:
     sync(db, steps)
@@ -274,20 +271,20 @@ def _answered(
             raise sqlite3.DatabaseError(f"what it holds cannot be read: {type(error).__name__}") from error
 
 
-def _found(db: sqlite3.Connection, query: str, limit: int) -> list[Recalled]:
-    return [_recalled(db, hit.row, hit.score, hit.at) for hit in search(db, bindable(query), limit)]
+def _search_rows(db: sqlite3.Connection, query: str, limit: int) -> list[Recalled]:
+    return [_recalled_message(db, hit.row, hit.score, hit.at) for hit in search(db, bindable(query), limit)]
 
 
-def _between(db: sqlite3.Connection, spans: Sequence[tuple[int, int]], limit: int) -> list[Recalled]:
+def _rows_between(db: sqlite3.Connection, spans: Sequence[tuple[int, int]], limit: int) -> list[Recalled]:
     found: dict[tuple[int, int], Row] = {}
     for first, last in spans:
         sql = f"{SELECT} WHERE position BETWEEN ? AND ? ORDER BY position, id LIMIT ?"
         rows = db.execute(sql, (min(first, LARGEST), min(last, LARGEST), limit))
         found.update(((row[1], row[0]), row) for row in rows)
-    return [_recalled(db, found[key], 0.0, 0) for key in sorted(found)[:limit]]
+    return [_recalled_message(db, found[key], 0.0, 0) for key in sorted(found)[:limit]]
 
 
-def _recalled(db: sqlite3.Connection, row: Row, score: float, at: int) -> Recalled:
+def _recalled_message(db: sqlite3.Connection, row: Row, score: float, at: int) -> Recalled:
     number, position, step, role, text = row
     (message,) = db.execute("SELECT message FROM message WHERE id=?", (number,)).fetchone()
     return Recalled(position, step, role, text, f"#{position}", score, snippet(text, at), json.loads(message))

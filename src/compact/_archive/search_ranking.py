@@ -1,9 +1,9 @@
-"""From a few words to the messages that answer them, best first.
+"""Ranking: the messages that match a query, best first.
 
-Owns: how text and queries are cut into words, the tiers of an answer, and the order within a tier.
-Must never: write to the database, read a query as anything but words, or take time that grows with what it finds.
+Owns: how text and queries are split into words, the tiers of an answer, and the order within a tier.
+Must never: write to the database, read a query as anything but words, or take time that grows with the matches.
 
-It reads the tables of `_archive.search_index`: `message`, and `words`, the full-text index over it.
+It reads the tables of `search_tables`: `message`, and `words`, the full-text index over it.
 
 Rules:
 - Answers come in tiers: the words in a row, close together, all somewhere, any of the rarer ones, inside longer words.
@@ -25,7 +25,7 @@ from functools import lru_cache
 from itertools import accumulate, filterfalse
 from typing import NamedTuple
 
-__all__ = ["SELECT", "Hit", "Row", "bindable", "parts", "search", "snippet", "spaced"]
+__all__ = ["SELECT", "Hit", "Row", "add_spaces", "bindable", "parts", "search", "snippet"]
 
 Row = tuple[int, int, int, str, str]
 """Id, position, step, role and text of a message."""
@@ -61,7 +61,7 @@ _NO_BLANKS = re.compile(
 
 
 class Hit(NamedTuple):
-    """A message that answers, how well, and where in its text."""
+    """A message that matches, how well, and where in its text."""
 
     score: float
     at: int
@@ -73,19 +73,19 @@ def bindable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def spaced(text: str) -> str:
+def add_spaces(text: str) -> str:
     """The text with blanks where its writing has none."""
     return text if text.isascii() else _NO_BLANKS.sub(r" \g<0> ", text)
 
 
 def parts(text: str) -> str:
     """What a text can also be read as: the words inside its identifiers, and those that an escape stands before."""
-    inner = filter(None, map(_cut, filterfalse(str.islower, set(_IDENTIFIER.findall(text)))))
+    inner = filter(None, map(_split_identifier, filterfalse(str.islower, set(_IDENTIFIER.findall(text)))))
     return "\n".join([*inner, *_ESCAPED.findall(text)] if "\\" in text else inner)
 
 
 @lru_cache(maxsize=1 << 13)
-def _cut(word: str) -> str:
+def _split_identifier(word: str) -> str:
     """An identifier as its words; nothing when it is one word."""
     cut = "" if word[1:].islower() else _HUMP.sub(" ", word)
     return "" if cut == word else cut
@@ -124,37 +124,37 @@ _Weights = Mapping[str, float]
 
 def _tiers(db: sqlite3.Connection, typed: str, words: Sequence[str]) -> Iterator[tuple[int, Iterable[Row], _Weights]]:
     chunks = [chunk for chunk in dict.fromkeys(typed.split()) if _WORD.search(chunk)][:_MOST_WORDS]
-    every = " AND ".join(map(_either, chunks))
+    every = " AND ".join(map(_phrase_or_parts, chunks))
     if len(chunks) == 1 or _count(db, every, 1):  # else no row of them can be there, and looking for one takes longer
-        yield IN_A_ROW, _newest(db, _either(typed)), {}
+        yield IN_A_ROW, _newest(db, _phrase_or_parts(typed)), {}
         if len(chunks) > 1:
-            yield CLOSE, _newest(db, f"NEAR({' '.join(map(_quoted, chunks))}, {_NEAR})"), {}
+            yield CLOSE, _newest(db, f"NEAR({' '.join(map(_quote, chunks))}, {_NEAR})"), {}
             yield ALL, _newest(db, every), {}
     if len(words) > 1:
         rare, common = _by_rarity(db, words)
         if rare:
-            yield ALL, _newest(db, " AND ".join(map(_quoted, rare))), {}
-            yield ANY, _bounded(db, "rank, rowid DESC", " OR ".join(map(_quoted, rare)), _RANKED), rare
+            yield ALL, _newest(db, " AND ".join(map(_quote, rare))), {}
+            yield ANY, _matching_rows(db, "rank, rowid DESC", " OR ".join(map(_quote, rare)), _RANKED), rare
         elif common:
-            yield ANY, _newest(db, " OR ".join(map(_quoted, common))), {}
+            yield ANY, _newest(db, " OR ".join(map(_quote, common))), {}
     yield INSIDE, _inside(db, words), {}
 
 
-def _either(text: str) -> str:
+def _phrase_or_parts(text: str) -> str:
     """A text as a row of words, as it is or with its identifiers cut into theirs."""
     cut = _HUMP.sub(" ", text)
-    return _quoted(text) if cut == text else f"({_quoted(text)} OR {_quoted(cut)})"
+    return _quote(text) if cut == text else f"({_quote(text)} OR {_quote(cut)})"
 
 
-def _quoted(text: str) -> str:
-    return '"' + spaced(text).replace('"', '""') + '"'
+def _quote(text: str) -> str:
+    return '"' + add_spaces(text).replace('"', '""') + '"'
 
 
 def _by_rarity(db: sqlite3.Connection, words: Sequence[str]) -> tuple[_Weights, list[str]]:
     """The words that are in few messages, as many as are in few together, and those that are in many."""
     (total,) = db.execute("SELECT max(id) FROM message").fetchone()
     many = max(20, min(_COMMON, (total or 0) // 3))
-    counts = {word: _count(db, _quoted(word), many) for word in words}
+    counts = {word: _count(db, _quote(word), many) for word in words}
     found = sorted((word for word in words if counts[word]), key=counts.__getitem__)
     together = accumulate(counts[word] for word in found)
     rare = [word for word, sum_ in zip(found, together, strict=True) if counts[word] < many and sum_ < 2 * many]
@@ -168,10 +168,10 @@ def _count(db: sqlite3.Connection, match: str, most: int) -> int:
 
 
 def _newest(db: sqlite3.Connection, match: str) -> Iterator[Row]:
-    return _bounded(db, "rowid DESC", match, _LOOKED_AT)
+    return _matching_rows(db, "rowid DESC", match, _LOOKED_AT)
 
 
-def _bounded(db: sqlite3.Connection, order: str, match: str, limit: int) -> Iterator[Row]:
+def _matching_rows(db: sqlite3.Connection, order: str, match: str, limit: int) -> Iterator[Row]:
     read = 0
     sql = f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY {order} LIMIT ?"  # noqa: S608 - one of two constants
     for number in db.execute(sql, (match, limit)).fetchall():

@@ -1,7 +1,7 @@
-"""One index: its tables, and how they are brought up to date with the archive.
+"""The tables of one search index, and bringing them up to date with the archive.
 
-Owns: `Steps` and `FoldedMessage` (what the archive tells of a session's folds), the schema, and `sync`.
-Must never: know where a database lies, or keep a lock while the archive is read.
+Owns: `Steps` and `FoldedMessage` (what the archive says of a session's compactions), the schema, and `sync`.
+Must never: know where a database lies, or hold a lock while the archive is read.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from .._conversation.formats import FORMATS, detect
 from .._conversation.message import readable
 from ..errors import CompactError, InvalidMessage
-from .search_ranking import bindable, parts, spaced
+from .search_ranking import add_spaces, bindable, parts
 
-__all__ = ["DAMAGED", "LARGEST", "FoldedMessage", "Steps", "prepared", "sync", "transaction"]
+__all__ = ["DAMAGED", "LARGEST", "FoldedMessage", "Steps", "prepare_tables", "sync", "transaction"]
 
 _VERSION = 1
 _SCHEMA = (
@@ -30,7 +30,7 @@ _SCHEMA = (
     f"PRAGMA user_version={_VERSION}",
 )
 LARGEST = 2**62
-"""Positions beyond it are taken as this one: SQLite has no larger numbers."""
+"""Larger positions are stored as this one: SQLite has no larger numbers."""
 
 DAMAGED = "damaged"
 """Stands for the hash of a step whose record cannot be read."""
@@ -38,9 +38,9 @@ DAMAGED = "damaged"
 
 @dataclass(frozen=True, slots=True)
 class FoldedMessage:
-    """What one step folded or shortened: session positions and host messages as archived, summaries of ours left out.
+    """What one step folded or shortened: session positions and messages as archived, without our summaries.
 
-    `sha256` is that of the step's transcript: the index belongs to it and to no other.
+    `sha256` is that of the step's transcript: the index belongs to it.
     """
 
     step: int
@@ -50,7 +50,7 @@ class FoldedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The folds of a session: those that the archive lists, ascending, and how more is learned of one of them."""
+    """The compactions of a session that the archive lists, ascending, and how one of them is read."""
 
     listed: Sequence[int]
     sha256: Callable[[int], str | None]
@@ -58,12 +58,12 @@ class Steps:
     read: Callable[[int], FoldedMessage]
 
 
-def prepared(db: sqlite3.Connection) -> sqlite3.Connection:
+def prepare_tables(db: sqlite3.Connection) -> sqlite3.Connection:
     """A database with our tables in it."""
     if _version(db) == _VERSION:
         return db
     with transaction(db):
-        found = _version(db)  # again: somebody else may have been faster
+        found = _version(db)  # again: another process may have been faster
         if found not in (0, _VERSION):
             raise sqlite3.DatabaseError(f"made by version {found}, not {_VERSION}")
         for statement in _SCHEMA if found == 0 else ():
@@ -97,15 +97,15 @@ def transaction(db: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[Non
 
 
 def sync(db: sqlite3.Connection, steps: Steps) -> None:
-    """Index the steps that are missing; begin anew when one is not what it was."""
-    while _is_of_another_past(known := _known(db), steps):
+    """Index the steps that are missing; start again when one has changed."""
+    while _is_other_archive(known := _known(db), steps):
         with transaction(db):
-            if _known(db) == known:  # nobody else was faster
+            if _known(db) == known:  # no other process was faster
                 db.execute("DELETE FROM step")
                 db.execute("DELETE FROM message")
                 db.execute("INSERT INTO words(words) VALUES('delete-all')")
     for step in sorted(set(steps.listed) - known.keys()):
-        folded = steps.read(step)  # may take its time, on a bucket: nobody is kept waiting
+        folded = steps.read(step)  # may take long, on a bucket: no lock is held
         rows = list(_rows(folded))
         with transaction(db):
             if db.execute("SELECT 1 FROM step WHERE step=?", (step,)).fetchone() is None:
@@ -113,11 +113,11 @@ def sync(db: sqlite3.Connection, steps: Steps) -> None:
                 db.execute("INSERT INTO step VALUES(?,?)", (step, folded.sha256))
 
 
-def _is_of_another_past(known: Mapping[int, str], steps: Steps) -> bool:
-    """Whether the archive is not the one that was indexed, or was mended since.
+def _is_other_archive(known: Mapping[int, str], steps: Steps) -> bool:
+    """Whether the archive is not the one that was indexed, or was repaired since.
 
-    A past that is not the same differs at its ends: each transcript begins with what the fold before it left. A step
-    that is newer than the listing is no sign of it, because somebody may have folded since: the archive is asked.
+    Another archive differs at its ends: each transcript begins with what the compaction before it left. A step that is
+    newer than the listing may come from another process: the archive is asked.
     """
     if not known:
         return False
@@ -132,11 +132,11 @@ def _known(db: sqlite3.Connection) -> dict[int, str]:
     return dict(db.execute("SELECT step, sha256 FROM step"))
 
 
-_New = tuple[int, str, str, str]
-"""Position, role, text, and the host message as JSON."""
+_NewRow = tuple[int, str, str, str]
+"""Position, role, text, and the message as JSON."""
 
 
-def _rows(folded: FoldedMessage) -> Iterator[_New]:
+def _rows(folded: FoldedMessage) -> Iterator[_NewRow]:
     dialect = detect([message for _, message in folded.messages]) or FORMATS["openai-chat"]
     for position, raw in folded.messages:
         position = max(-1, min(position, LARGEST))
@@ -149,11 +149,11 @@ def _rows(folded: FoldedMessage) -> Iterator[_New]:
         yield position, message.role, bindable(readable(message) or message.hidden), json.dumps(raw)
 
 
-def _insert(db: sqlite3.Connection, step: int, rows: Sequence[_New]) -> None:
+def _insert(db: sqlite3.Connection, step: int, rows: Sequence[_NewRow]) -> None:
     """New rows; a message that was shortened before it folded, or folded on two branches, is there already."""
     for position, role, text, message in rows:
         twin = db.execute("SELECT 1 FROM message WHERE position=? AND text=?", (position, text)).fetchone()
         if twin is None:
             row = (position, step, role, text, message)
             new = db.execute("INSERT INTO message(position,step,role,text,message) VALUES(?,?,?,?,?)", row).lastrowid
-            db.execute("INSERT INTO words(rowid,text,parts) VALUES(?,?,?)", (new, spaced(text), parts(text)))
+            db.execute("INSERT INTO words(rowid,text,parts) VALUES(?,?,?)", (new, add_spaces(text), parts(text)))

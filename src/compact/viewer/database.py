@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from .._archive.viewer_database import SEEN
+from .._archive.viewer_database import VIEWER_DATABASE
 
 __all__ = ["in_memory", "is_damaged", "opened", "renewed"]
 
@@ -73,7 +73,7 @@ def opened(path: Path) -> sqlite3.Connection:
         raise OSError("a symbolic link leads to it")
     if path.exists() and path.stat().st_size and _version(path) < _VERSION:
         _remove(path)
-    if path.parent.name == SEEN.parent.name:  # nobody wants it in a repository
+    if path.parent.name == VIEWER_DATABASE.parent.name:  # nobody wants it in a repository
         _make(path.parent / ".gitignore", b"*\n")
     _make(path)  # SQLite would make it readable for others; what it puts beside it takes the mode of this one
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.2)
@@ -90,7 +90,7 @@ def opened(path: Path) -> sqlite3.Connection:
 
 def renewed(path: Path) -> sqlite3.Connection:
     """A new file in the place of a damaged one; only where nobody but us puts one."""
-    if path.parts[-2:] != SEEN.parts or path.is_symlink() or path.parent.is_symlink():
+    if path.parts[-2:] != VIEWER_DATABASE.parts or path.is_symlink() or path.parent.is_symlink():
         raise OSError("it is damaged")
     _remove(path)
     return opened(path)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import uvicorn
 
-from .._archive.viewer_database import SEEN
+from .._archive.viewer_database import VIEWER_DATABASE
 from .._http.access import check_address
 from .._http.listening import address_of, listen
 from ..config import CompactConfig
@@ -109,7 +109,7 @@ def _server(
         config, file = _opened(config, source)
         shelf = Shelf.of(config)
         if db is None and file is None and config.storage.adapter != "none":
-            db = Path(config.storage.path).expanduser() / SEEN
+            db = Path(config.storage.path).expanduser() / VIEWER_DATABASE
         spans = Spans(db)
         try:
             seen = Source(spans, shelf, file)
