@@ -85,7 +85,7 @@ def found(folder: Path) -> Iterator[Figure]:
         return
     config = CompactConfig(model="gpt-4o", counter="chars", storage={"path": str(folder / "archive")})
     with CompactManager(config) as manager:
-        sessions = list(_folded(folder / "archive"))
+        sessions = list(_read_folded(folder / "archive"))
         for name, pattern in CUTS.items():
             asked = holds = same = 0
             for session, position, value, query in _facts(sessions, re.compile(pattern)):
@@ -97,7 +97,7 @@ def found(folder: Path) -> Iterator[Figure]:
             yield Figure(f"facts not in the first three, {name}", 100 * (1 - holds / asked), "%", 5.0, detail)
 
 
-def _folded(archive: Path) -> Iterator[Session]:
+def _read_folded(archive: Path) -> Iterator[Session]:
     """The shared transcripts lived through in small windows."""
     for path in sorted(TRANSCRIPTS.glob("*.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as file:

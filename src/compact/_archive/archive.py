@@ -266,7 +266,7 @@ class Archive:
         session.archive_state.known = contents.newest
         return problems
 
-    def changed(self, session: Session) -> bool:
+    def is_changed(self, session: Session) -> bool:
         """Whether another process wrote to this session, or deleted it, since this one last wrote or read it."""
         place = self.place(session.id)
         contents = self.contents(place)

@@ -216,7 +216,7 @@ class ArchiveHistory:
         return Steps(
             self._archive.contents(place).summaries,
             lambda step: self._transcript_hash(place, step),
-            lambda step: self._folded(place, step),
+            lambda step: self._read_folded(place, step),
         )
 
     def _transcript_hash(self, place: str, step: int) -> str | None:
@@ -231,7 +231,7 @@ class ArchiveHistory:
         except (ArchiveError, KeyError, TypeError):
             return DAMAGED
 
-    def _folded(self, place: str, step: int) -> FoldedMessage:
+    def _read_folded(self, place: str, step: int) -> FoldedMessage:
         """The messages a compaction removed, without earlier summaries; nothing where it is damaged.
 
         A store that does not answer is not damage: the step is tried again.

@@ -56,11 +56,11 @@ def _violations(record: Mapping[str, Any], transcript: Sequence[Any]) -> Iterato
         if checkable and (wrong := law.broken(case)) is not None:
             yield f"breaks the law {law.id!r}: {wrong}"
     if not repaired:
-        for wrong in misconduct(_observed(record, case)):
+        for wrong in misconduct(_observe_record(record, case)):
             yield f"is not a step of the model: {wrong}"
 
 
-def _observed(record: Mapping[str, Any], case: FoldCase) -> Observed:
+def _observe_record(record: Mapping[str, Any], case: FoldCase) -> Observed:
     """A compaction as the model sees it, without what a provider's rules added to the result."""
     at = [
         case.before.positions[left] if isinstance(left, int) else record["made"][left["made"]]["position"]

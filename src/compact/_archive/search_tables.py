@@ -98,9 +98,9 @@ def transaction(db: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[Non
 
 def sync(db: sqlite3.Connection, steps: Steps) -> None:
     """Index the steps that are missing; start again when one has changed."""
-    while _is_other_archive(known := _known(db), steps):
+    while _is_other_archive(known := _indexed_steps(db), steps):
         with transaction(db):
-            if _known(db) == known:  # no other process was faster
+            if _indexed_steps(db) == known:  # no other process was faster
                 db.execute("DELETE FROM step")
                 db.execute("DELETE FROM message")
                 db.execute("INSERT INTO words(words) VALUES('delete-all')")
@@ -128,7 +128,7 @@ def _is_other_archive(known: Mapping[int, str], steps: Steps) -> bool:
     return any(steps.sha256(step) != known[step] for step in {min(known), max(known), *damaged})
 
 
-def _known(db: sqlite3.Connection) -> dict[int, str]:
+def _indexed_steps(db: sqlite3.Connection) -> dict[int, str]:
     return dict(db.execute("SELECT step, sha256 FROM step"))
 
 

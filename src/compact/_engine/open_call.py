@@ -202,7 +202,7 @@ class CallOpener:
     def is_outdated(self, session: Session) -> bool:
         """Whether another process wrote to this session's archive."""
         try:
-            return self._archive is not None and self._archive.changed(session)
+            return self._archive is not None and self._archive.is_changed(session)
         except ArchiveError:
             return False  # the compaction will find out, and report it
 
