@@ -128,7 +128,7 @@ def kind_of(call: TracedCall) -> dict[str, Any]:
     decision = call.data("trigger_decision")
     rules = decision.get("policy", {})
     return {
-        "compact._spec": call.data("token_estimate").get("model"),
+        "compact.model": call.data("token_estimate").get("model"),
         "compact.layout": rules.get("layout"),
         "compact.strategy": rules.get("strategy"),
         "compact.reason": decision.get("reason"),
