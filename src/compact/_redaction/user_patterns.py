@@ -71,8 +71,8 @@ def _compile(index: int, pattern: str) -> re.Pattern[str]:
         )
     if reason:
         raise ConfigError(
-            f"{given}could run for ever on some texts: {reason}. Give the repeats an upper limit of {_MAX_REPEAT} or less, "
-            "put a character between them that neither can match, or make them possessive (`a++`)."
+            f"{given}could run for ever on some texts: {reason}. Give the repeats an upper limit of {_MAX_REPEAT} or "
+            "less, put a character between them that neither can match, or make them possessive (`a++`)."
         )
     return compiled
 

@@ -37,7 +37,7 @@ def draw(call: TracedCall, parent: SpanContext | None, tracer: Tracer, capture_c
         scalars(_told(call, capture_content)),
         start_time=_nanoseconds(call.started),
     )
-    if not call.folded:
+    if not call.is_compacted:
         failure = call.failure or {}
         span.set_status(Status(StatusCode.ERROR, _text(str(failure.get("message", "")))))
     for event in call.events:
@@ -94,7 +94,7 @@ def _told(call: TracedCall, capture_content: bool) -> dict[str, Any]:
     created, failure = call.data("summary_created"), call.failure or {}
     told = {
         "gen_ai.conversation.id": call.session_id,
-        "gen_ai.conversation.compacted": True if call.folded else None,
+        "gen_ai.conversation.compacted": True if call.is_compacted else None,
         "compaction.strategy": created.get("strategy") or decision.get("policy", {}).get("strategy"),
         "compaction.messages_before": pruned.get("messages_before"),
         "compaction.messages_after": pruned.get("messages_after"),
@@ -117,7 +117,7 @@ def _told(call: TracedCall, capture_content: bool) -> dict[str, Any]:
     if failure.get("fallback") in _FALLBACKS:
         # A fold that left in spite of a failure did not fail; the conventions keep `error.type` for those that did.
         told["compact.fallback"] = failure["fallback"]
-        told["compact.error_type" if call.folded else "error.type"] = failure.get("error_type")
+        told["compact.error_type" if call.is_compacted else "error.type"] = failure.get("error_type")
     if capture_content and "summary" in created:
         told |= {"output.value": created["summary"], "output.mime_type": "text/plain"}
     return told
@@ -137,7 +137,7 @@ def kind_of(call: TracedCall) -> dict[str, Any]:
 
 def scores_of(call: TracedCall) -> list[float]:
     """What the summaries of a fold kept, of 100."""
-    reports = (event.data.get("report") or {} for event in call.named("summary_created"))
+    reports = (event.data.get("report") or {} for event in call.events_named("summary_created"))
     return [float(report["score"]) for report in reports if "score" in report]
 
 

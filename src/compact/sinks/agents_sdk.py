@@ -71,17 +71,19 @@ class _FoldSpans:
 
     def _follow(self, event: Event, tracing: Any) -> None:
         with self._lock:
-            call = self._calls.of(event)
+            call = self._calls.add(event)
             started = self._open.get(event.session_id)
         if event.name == "compact.token_estimate" and started is not None:
             # The call before was cancelled, or ended by an error of somebody else's, and no event said so.
             self._finish(event.session_id, {}, tracing.SpanError(message="the fold did not end", data=None))
-        elif call is not None and call.triggered:
+        elif call is not None and call.is_triggered:
             if started is None and tracing.get_current_trace() is not None:
                 self._start(event.session_id, tracing)
-            if call.done:
+            if call.is_done:
                 told = _told(call, self._capture_content)
-                error = None if call.folded else tracing.SpanError(message=told.get("error_type", "error"), data=None)
+                error = (
+                    None if call.is_compacted else tracing.SpanError(message=told.get("error_type", "error"), data=None)
+                )
                 self._finish(event.session_id, told, error)
 
     def _start(self, session_id: str, tracing: Any) -> None:
@@ -113,7 +115,7 @@ def _told(call: TracedCall, capture_content: bool) -> dict[str, Any]:
     told = {
         "session_id": call.session_id,
         "step": call.step,
-        "folded": call.folded,
+        "folded": call.is_compacted,
         "reason": decision.get("reason"),
         "model": estimate.get("model"),
         "window": estimate.get("max_tokens"),
@@ -123,7 +125,7 @@ def _told(call: TracedCall, capture_content: bool) -> dict[str, Any]:
         "summary_tokens": created.get("summary_tokens"),
         "compression_ratio": created.get("compression_ratio"),
         "fidelity_score": (created.get("report") or {}).get("score"),
-        "summary_calls": sum(1 for _ in call.named("summary_call")),
+        "summary_calls": sum(1 for _ in call.events_named("summary_call")),
         "cost_usd": call.cost_usd,
         "error_type": failure.get("error_type"),
         "fallback": failure.get("fallback"),

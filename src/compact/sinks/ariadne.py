@@ -92,7 +92,7 @@ class _Exporter(Offer[_Item]):
     def _sorted(self, event: Event) -> list[TracedSpan]:
         """Its spans. One without a time belongs to no call: it would take all the others' places."""
         try:
-            return spans_of(event, self._calls.of(event)) if has_times(event) else []
+            return spans_of(event, self._calls.add(event)) if has_times(event) else []
         except Exception:
             return []
 

@@ -137,10 +137,10 @@ class OtelSink(Queued):
 
     def _told(self, event: Event, way: _Way) -> bool:
         """Draw and count what an event ends; whether there is something to send."""
-        call = self._calls.of(event)
+        call = self._calls.add(event)
         if event.name == "compact.error":
             way.metrics.failed(event)
-        if call is None or not (call.done and call.triggered):
+        if call is None or not (call.is_done and call.is_triggered):
             return False
         first = call.events[0]
         draw(call, first.parent if isinstance(first, _Placed) else None, way.tracer, self._capture_content)
@@ -203,7 +203,7 @@ class _Metrics:
         """Count a fold, if one left."""
         kind = scalars(kind_of(call))
         self._seconds.record(max(0.0, call.ended - call.started), kind)
-        if call.folded:
+        if call.is_compacted:
             pruned = call.data("pruned_messages")
             self._folds.add(1, kind)
             self._saved.add(max(0, pruned["tokens_before"] - pruned["tokens_after"]), kind)
