@@ -65,7 +65,7 @@ def calls_in(events: list[Event]) -> list[TracedCall]:
 class TestCalls:
     def test_an_idle_call_and_a_fold(self) -> None:
         idle, fold = calls_in(folded("s").events)
-        assert (idle.name, idle.done, idle.triggered, idle.folded) == ("preflight", True, False, False)
+        assert (idle.name, idle.is_done, idle.is_triggered, idle.is_compacted) == ("preflight", True, False, False)
         assert (fold.name, fold.is_done, fold.is_triggered, fold.is_compacted) == ("fold 1", True, True, True)
         assert [event.name.removeprefix("compact.") for event in fold.events] == [
             "token_estimate",

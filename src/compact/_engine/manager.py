@@ -92,9 +92,11 @@ class CompactManager(Keeper, BackDoor):
         archive = Archive(opened, redactor, adapter) if opened is not None else None
         watching = [*sinks, *configured_sinks(config.tracing)]
         if not (redaction.enabled or redaction.allow_unredacted_export):
-            from ..sinks.redaction_guard import refuse_distant  # here, because nobody else needs to parse addresses
+            from ..sinks.redaction_guard import (
+                refuse_remote_sinks,  # here, because nobody else needs to parse addresses
+            )
 
-            refuse_distant(watching, config.tracing)
+            refuse_remote_sinks(watching, config.tracing)
         self._journal = EventRecorder(archive, SinkList(watching, redactor))
         self._archive = archive
         # A store that was passed in may be anybody's: its index is kept in memory.
