@@ -545,7 +545,7 @@ def test_no_literal_is_overlooked(table: Sequence[str]) -> None:
     for _ in range(4_000):
         words = draw.choices(table, k=draw.randint(1, 6))
         text = "".join(word if draw.random() < 0.5 else word[: draw.randint(1, 5)] for word in words)
-        assert {word for word in table if word in text} <= set(literals.of(text))
+        assert {word for word in table if word in text} <= set(literals.find_in(text))
 
 
 LONG_PLACES = (

@@ -1,6 +1,6 @@
 """Redaction: secrets are replaced in everything that leaves the process.
 
-Owns: `Redactor` and `redact`, which the rest of the package stands behind.
+Owns: `Redactor` and `redact`, the interface of this package.
 Must never: change its input, do I/O, run a pattern over more than a slice, or return a value that it failed on.
 
 Rules:

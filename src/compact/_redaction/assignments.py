@@ -20,7 +20,7 @@ from .assigned_values import end_of_scheme, is_secret, looks_like_password, look
 from .key_names import NAME_LITERALS, Strength, name_strength
 from .links import ITEM, LINK, LINKABLE, LOOSE, OPENING, SETTING, NamedLink, end_of_quoted, is_inside_text
 from .prefilter import any_of
-from .spans import REDACTED, Span, end_of_value, replace_spans
+from .spans import REDACTED, SecretSpan, end_of_value, replace_spans
 from .unquoted_values import read_after_gap, read_below, read_bracketed, read_next_line, read_unquoted
 
 __all__ = ["redact_assigned"]
@@ -75,7 +75,7 @@ def _redact_near(text: str, near: list[tuple[int, int]]) -> tuple[str, list[tupl
     """The text with the values replaced whose names stand in the given stretches, and the stretches that changed."""
     # U+0130 is the one character whose lower case is longer: without it, positions in both texts are the same.
     lowered = text.replace("\u0130", "i").lower()
-    spans: list[Span] = []
+    spans: list[SecretSpan] = []
     places: list[int] = []
     done = following = shift = earlier = 0
     has_marks = REDACTED in text
@@ -136,7 +136,7 @@ def _start_of_name(text: str, start: int, at: int) -> str:
     return head[colour.end() :] if colour else head
 
 
-def _read_values(named: NamedLink) -> Iterator[Span]:
+def _read_values(named: NamedLink) -> Iterator[SecretSpan]:
     """The secrets behind a name: one value, or all of a list."""
     text, link = named.text, named.link
     if named.kind == "below":
@@ -156,7 +156,7 @@ def _read_values(named: NamedLink) -> Iterator[Span]:
         opening = ITEM.match(text, end + len(opening["slashes"]) + 1)
 
 
-def _read_value(named: NamedLink) -> Span | None:
+def _read_value(named: NamedLink) -> SecretSpan | None:
     text, at, kind = named.text, named.at, named.kind
     if kind == "element":
         return _read_element(named)
@@ -194,7 +194,7 @@ def _is_set(text: str, at: int, kind: str) -> bool:
     return any(word in low for word in _BEFORE_WORDS) and bool(_BEFORE_QUOTED.search(before))
 
 
-def _read_element(named: NamedLink) -> Span | None:
+def _read_element(named: NamedLink) -> SecretSpan | None:
     """`<password>…</password>`."""
     text, start = named.text, named.link.end()
     end = text.find("<", start)
@@ -203,10 +203,10 @@ def _read_element(named: NamedLink) -> Span | None:
     end = start + len(value)
     if text[named.at - 1 : named.at] not in ("<", ":") and not looks_like_password(value):
         return None
-    return Span(start, end) if is_secret(named.name, value, named.strength) else None
+    return SecretSpan(start, end) if is_secret(named.name, value, named.strength) else None
 
 
-def _read_quoted(named: NamedLink, opening: re.Match[str], *, loose: bool) -> Span | None:
+def _read_quoted(named: NamedLink, opening: re.Match[str], *, loose: bool) -> SecretSpan | None:
     """The value behind an opening quote; behind a loose link only if it looks like a password."""
     text, link, start = named.text, named.link, opening.end()
     call, slashes, quote = opening.groups()
@@ -231,7 +231,7 @@ def _read_quoted(named: NamedLink, opening: re.Match[str], *, loose: bool) -> Sp
     # A quote that ends a text, as in `"Password:", x`: what stands before the next quote is not a value.
     if stray and quote == '"' and not slashes and is_inside_text(text, link.start()):
         return None
-    return Span(start + scheme, end)
+    return SecretSpan(start + scheme, end)
 
 
 def _redact_pair(match: re.Match[str]) -> str:

@@ -54,7 +54,7 @@ class Literals:
         ]
         self._pattern = re.compile("|".join(branches))
 
-    def of(self, text: str) -> list[str]:
+    def find_in(self, text: str) -> list[str]:
         """The literals in a text, sorted, and perhaps a few more."""
         found = {match.lastindex for match in self._pattern.finditer(text)}
         return sorted({literal for index in found if index for literal in self._present[index - 1]})

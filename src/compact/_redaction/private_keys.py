@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from .spans import REDACTED, Span, replace_spans
+from .spans import REDACTED, SecretSpan, replace_spans
 
 __all__ = ["redact_private_keys"]
 
@@ -42,13 +42,13 @@ def redact_private_keys(text: str) -> str:
     """The text with every private key replaced, header and footer included."""
     if "Private-Lines: " in text:
         text = _PUTTY.sub(REDACTED, text)
-    spans: list[Span] = []
+    spans: list[SecretSpan] = []
     done = 0
     at = text.find(_LABEL)
     while at >= 0:
         start, end = _key_around(text, at, done)
         if end > start:
-            spans.append(Span(start, end))
+            spans.append(SecretSpan(start, end))
             done = end
         at = text.find(_LABEL, max(end, at + 1))
     return replace_spans(text, spans)

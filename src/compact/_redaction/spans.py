@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["LARGEST_SLICE", "REDACTED", "Slices", "Span", "end_of_value", "replace_spans"]
+__all__ = ["LARGEST_SLICE", "REDACTED", "SecretSpan", "Slices", "end_of_value", "replace_spans"]
 
 REDACTED = "<REDACTED>"
 """What replaces a secret."""
@@ -28,7 +28,7 @@ _GOES_ON = re.compile(r"[\w+/=~%-]|[.:](?=\w)")
 _SHORTEST_BOUND = 32
 
 
-class Span(NamedTuple):
+class SecretSpan(NamedTuple):
     """A secret from `start` to `end` of a text, and its replacement."""
 
     start: int
@@ -36,7 +36,7 @@ class Span(NamedTuple):
     mark: str = REDACTED
 
 
-def replace_spans(text: str, spans: list[Span]) -> str:
+def replace_spans(text: str, spans: list[SecretSpan]) -> str:
     """The text with its spans replaced, which are in order and do not overlap; the same object when there are none."""
     if not spans:
         return text

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from .assigned_values import SCHEME, is_count, is_harmless, is_prose, is_secret, looks_like_password, looks_random
 from .key_names import Strength, is_cookie, name_strength
 from .links import SETTING, NamedLink
-from .spans import REDACTED, Span
+from .spans import REDACTED, SecretSpan
 
 __all__ = ["read_after_gap", "read_below", "read_bracketed", "read_next_line", "read_unquoted"]
 
@@ -41,7 +41,7 @@ _ALONE_ON_LINE = re.compile(r"[^\s\"'`<>\\]{6,8192}(?=[ \t]{0,8}(?:\r?\n|\Z))")
 _IDENTIFIER = re.compile(r"[*&~]?[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_]\w*)*")
 
 
-def read_below(named: NamedLink) -> Iterator[Span]:
+def read_below(named: NamedLink) -> Iterator[SecretSpan]:
     """The lines of YAML under a name: a value, a list, or a mapping whose values must look random."""
     text, at = named.text, named.link.end()
     indent = 1
@@ -53,26 +53,26 @@ def read_below(named: NamedLink) -> Iterator[Span]:
         value, key = line["value"], line["key"]
         known = looks_like_password(value) if key is None else looks_random(value, 16) and not name_strength(key)
         if known and not is_harmless(value) and not _CODE.search(value):
-            yield Span(*line.span("value"))
+            yield SecretSpan(*line.span("value"))
         at = line.end()
 
 
-def read_next_line(named: NamedLink) -> Span | None:
+def read_next_line(named: NamedLink) -> SecretSpan | None:
     """A value alone on the line below `Password:`, or the last field of a line."""
     found = _ALONE_ON_LINE.match(named.text, named.link.end())
     secret = found and looks_like_password(found[0]) and not _CODE.search(found[0])
-    return Span(*found.span()) if found and secret else None
+    return SecretSpan(*found.span()) if found and secret else None
 
 
-def read_bracketed(named: NamedLink) -> Span | None:
+def read_bracketed(named: NamedLink) -> SecretSpan | None:
     """`token=[…]`, as logs write it."""
     found = _BRACKETED.match(named.text, named.link.end())
     if not found or not looks_random(found[1]) or not any(map(str.isdigit, found[1])) or is_harmless(found[1]):
         return None
-    return Span(*found.span(1))
+    return SecretSpan(*found.span(1))
 
 
-def read_after_gap(named: NamedLink) -> Span | None:
+def read_after_gap(named: NamedLink) -> SecretSpan | None:
     """A value with only spaces between it and its name: behind a flag, `ENV X …`, `login x password …`."""
     text, at, start = named.text, named.at, named.link.end()
     found = _UNQUOTED.match(text, start, start + named.reach)
@@ -90,7 +90,7 @@ def read_after_gap(named: NamedLink) -> Span | None:
         secret = (named.strength > Strength.WEAK and looks_random(value, 16)) or _is_set(text, at, likely=True)
     else:
         secret = _is_set(text, at, likely=False) and not is_prose(value) and not is_harmless(value)
-    return Span(start, found.end()) if secret else None
+    return SecretSpan(start, found.end()) if secret else None
 
 
 def _is_line(text: str, start: int, end: int) -> bool:
@@ -106,14 +106,14 @@ def _is_set(text: str, at: int, *, likely: bool) -> bool:
     return any(word in before for word in _SETTING_WORDS) and bool(_BEFORE_UNQUOTED.search(before))
 
 
-def read_unquoted(named: NamedLink) -> Span | None:
+def read_unquoted(named: NamedLink) -> SecretSpan | None:
     """The value behind a firm link, if it is a secret."""
     if "authorization" in named.name.lower() and not SCHEME.match(named.text, named.link.end()):
         return _read_behind_scheme(named) or _read_value(named)
     return _read_value(named)
 
 
-def _read_behind_scheme(named: NamedLink) -> Span | None:
+def _read_behind_scheme(named: NamedLink) -> SecretSpan | None:
     """All credentials of an `Authorization` with another scheme: `GenieKey …`, `SharedKey account:…`."""
     found = _CREDENTIALS.match(named.text, named.link.end())
     if not found:
@@ -122,10 +122,10 @@ def _read_behind_scheme(named: NamedLink) -> Span | None:
     first = rest.split(None, 1)[0]
     if not (looks_random(first, 6) or "=" in first) or is_harmless(first) or is_prose(rest[: named.reach]):
         return None
-    return Span(*found.span("rest"))
+    return SecretSpan(*found.span("rest"))
 
 
-def _read_value(named: NamedLink) -> Span | None:
+def _read_value(named: NamedLink) -> SecretSpan | None:
     text, name, link, kind = named.text, named.name, named.link, named.kind
     sign, close = link[kind], link["close"]
     before = text[max(0, named.at - 40) : named.at].rstrip(" \t+>-")
@@ -138,7 +138,7 @@ def _read_value(named: NamedLink) -> Span | None:
     if named.strength is Strength.PASS and starts_line and ":" in sign:
         phrase = _PHRASE.match(text, start)
         if phrase and not is_prose(phrase[0]):
-            return Span(start, phrase.end())
+            return SecretSpan(start, phrase.end())
     found = _UNQUOTED.match(text, start, start + named.reach)
     if kind == "block" or (starts_line and kind == "sign" and (name.isupper() or ":" in sign)):
         found = _whole_line(text, start, named.reach) or found
@@ -170,7 +170,7 @@ def _read_value(named: NamedLink) -> Span | None:
     if not secret:
         return None
     # A number under a quoted name is JSON, where the mark needs quotes.
-    return Span(start, end, f"{close}{REDACTED}{close}" if close and not scheme and ":" in sign else REDACTED)
+    return SecretSpan(start, end, f"{close}{REDACTED}{close}" if close and not scheme and ":" in sign else REDACTED)
 
 
 def _whole_line(text: str, start: int, reach: int) -> re.Match[str] | None:

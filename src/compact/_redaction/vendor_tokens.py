@@ -20,7 +20,7 @@ from functools import cache
 from .assigned_values import has_random_part, is_harmless, is_placeholder, looks_random
 from .key_names import is_vendor_name
 from .prefilter import Literals, any_of
-from .spans import REDACTED, Span, replace_spans
+from .spans import REDACTED, SecretSpan, replace_spans
 
 __all__ = ["INNER_LITERALS", "PREFIXES", "SHAPED_PREFIXES", "redact_values_of_vendors", "redact_vendor_tokens"]
 
@@ -266,7 +266,7 @@ def redact_vendor_tokens(text: str) -> str:
         text = _redact_prefixed(text, _prefixes(_ESCAPE))
     text = _redact_prefixed(text, _prefixes(_WORD_START))
     text = _DISCORD_BOT.sub(REDACTED, text)
-    for literal in _inner_literals().of(text):
+    for literal in _inner_literals().find_in(text):
         text = _around_inner(literal).sub(_redact_unless_placeholder, text)
     return _redact_unlisted(text)
 
@@ -276,7 +276,7 @@ def _redact_unless_placeholder(match: re.Match[str]) -> str:
 
 
 def _redact_unlisted(text: str) -> str:
-    spans: list[Span] = []
+    spans: list[SecretSpan] = []
     done = 0
     for match in _UNLISTED.finditer(text):
         name = _VENDOR_BEFORE.search(text, max(done, match.start() - 16), match.start())
@@ -286,13 +286,13 @@ def _redact_unlisted(text: str) -> str:
         if word[0] == "m" and _COLOUR_START.search(text, max(0, start - 14), start):
             start, word = start + 1, word[1:]
         if len(word) > 1 and word != "pk":
-            spans.append(Span(start, match.end()))
+            spans.append(SecretSpan(start, match.end()))
             done = match.end()
     return replace_spans(text, spans)
 
 
 def _redact_prefixed(text: str, prefixes: re.Pattern[str]) -> str:
-    spans: list[Span] = []
+    spans: list[SecretSpan] = []
     passed = 0
     for match in prefixes.finditer(text):
         if match.start(1) < passed:
@@ -304,7 +304,7 @@ def _redact_prefixed(text: str, prefixes: re.Pattern[str]) -> str:
         # Where no part of the rest is random, no other token stands in it either.
         passed = rest.end()
         if not is_placeholder(rest[0]) and (prefix in SHAPED_PREFIXES or has_random_part(rest[0])):
-            spans.append(Span(match.start(1), passed))
+            spans.append(SecretSpan(match.start(1), passed))
     return replace_spans(text, spans)
 
 

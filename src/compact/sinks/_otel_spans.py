@@ -158,7 +158,9 @@ def scalar_attributes(attributes: Mapping[str, Any]) -> dict[str, Scalar]:
     for name, value in attributes.items():
         if isinstance(value, str):
             # A summary has a separate limit.
-            carried[name] = _utf8(value) if name in ("output.value", "compact.summary") else _shorten(value)
+            carried[name] = (
+                _replace_surrogates(value) if name in ("output.value", "compact.summary") else _shorten(value)
+            )
         elif isinstance(value, bool | float):
             carried[name] = value
         elif isinstance(value, int):
@@ -167,11 +169,11 @@ def scalar_attributes(attributes: Mapping[str, Any]) -> dict[str, Scalar]:
 
 
 def _shorten(value: str) -> str:
-    value = _utf8(value)
+    value = _replace_surrogates(value)
     return value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…"
 
 
-def _utf8(value: str) -> str:
+def _replace_surrogates(value: str) -> str:
     """The text without lone surrogates, which cannot be encoded and would lose the whole request."""
     return value.encode("utf-8", "replace").decode()
 

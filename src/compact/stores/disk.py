@@ -31,7 +31,7 @@ else:
 
 _NO_ROOM = "Free some space, or point storage.path to another disk."
 _NO_ACCESS = "Give this process write access to storage.path, or point it elsewhere."
-_IN_THE_WAY = "Another file has the name of a folder or file of the archive: move it away."
+_IN_THE_WAY = "A file or folder is in the place of one of the archive: move it away."
 _ADVICE = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
