@@ -1,7 +1,7 @@
 """Redaction: secrets are replaced in everything that leaves the process.
 
 Owns: `Redactor` and `redact`, the interface of this package.
-Must never: change its input, do I/O, run a pattern over more than a slice, or return a value that it failed on.
+Must never: change its input, do I/O, or return a value that it failed on.
 
 Rules:
 - Text is redacted by what it holds: secrets of the environment, known token formats, private keys, passwords in URLs,
