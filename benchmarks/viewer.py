@@ -94,7 +94,7 @@ def bodies(stream: Sequence[Event]) -> list[bytes]:
     latest: dict[str, str] = {}
     size = 0
     for event in stream:
-        for span in spans_of(event, calls.of(event)):
+        for span in spans_of(event, calls.add(event)):
             text = json.dumps(span.as_dict())
             size += len(text) + 2 - len(latest.get(span.span_id, ""))
             latest[span.span_id] = text
@@ -143,7 +143,7 @@ def live(speaker: Speaker) -> Iterator[Figure]:
         asked, taken = Asked(address), []
         calls = CallTracer()
         for event in events(2 * POSTS, "live"):
-            batch = [span.as_dict() for span in spans_of(event, calls.of(event))]
+            batch = [span.as_dict() for span in spans_of(event, calls.add(event))]
             if event.name == "compact.token_estimate":
                 started = time.perf_counter()
                 asked.post(json.dumps({"batch": batch}).encode())

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from compact._redaction.formats import PLAIN, SHAPED, SPOTTED
 from compact._redaction.framed import FRAMES
-from compact._redaction.names import LITERALS
+from compact._redaction.key_names import NAME_LITERALS
+from compact._redaction.vendor_tokens import INNER_LITERALS, PREFIXES, SHAPED_PREFIXES
 
 YAML: dict[str, tuple[str | bytes, str]] = {
     "object tag": ("a: !!python/object/apply:os.system [echo]", "line 1: the tag"),
@@ -57,8 +57,8 @@ SEPARATORS = ("", ":", "=", " ", "\t", "\n", '"', "'", "`", ': "', '=\\"', ", ",
 def literal_units(count: int) -> Iterator[str]:
     """Literals of all tables, alone and in pairs, with what may stand between them: always the same ones."""
     frames = [literal for frame in FRAMES for literal in frame.literals]
-    vendors = [start for _, _, starts in PLAIN for start in starts.split()]
-    tables = (LITERALS, LITERALS, frames, [*vendors, *SHAPED, *SPOTTED])
+    vendors = [start for _, _, starts in PREFIXES for start in starts.split()]
+    tables = (NAME_LITERALS, NAME_LITERALS, frames, [*vendors, *SHAPED_PREFIXES, *INNER_LITERALS])
     draw = random.Random(4)
     # These took seconds once: names in one run, an armour that never opens, capitals that end no type.
     yield from (":token", ":xapi_key", "PRIVATE KEY", "PRIVATE KEY\n", "AAAAIDENTIFIED BY ", "curl -u ", "'secret\t")

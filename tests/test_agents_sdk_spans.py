@@ -218,7 +218,7 @@ def test_a_fold_that_was_cancelled_is_closed_by_the_next(traced: Kept) -> None:
     with trace("test"), manager_for(hangs) as manager:
         asyncio.run(cancelled(manager))
     (span,) = traced.folds
-    assert span.error == {"message": "the fold did not end", "data": None}
+    assert span.error == {"message": "the compaction did not end", "data": None}
 
 
 def test_outside_of_a_trace_nothing_happens(traced: Kept) -> None:
@@ -237,7 +237,7 @@ def test_no_error_reaches_the_run(traced: Kept, caplog: pytest.LogCaptureFixture
             for name in ("token_estimate", "trigger_decision", "pruned_messages"):
                 sink(Event(f"compact.{name}", f"s-{number}", 0, 1.7e9, data={"triggered": True, "policy": "odd"}))
     (record,) = caplog.records
-    assert "a fold has no span in the Agents SDK's trace: AttributeError" == record.getMessage()
+    assert "a compaction has no span in the Agents SDK's trace: AttributeError" == record.getMessage()
 
 
 WITHOUT = """

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact._events.event import EVENT_NAMES, Event
-from compact._events.trace import CallTracer, TracedCall, TracedSpan, event_of, has_times, spans_of, stamp, trace_of
+from compact._events.serialize import parse_event
+from compact._events.trace import CallTracer, TracedCall, TracedSpan, has_times, spans_of, stamp, trace_of
 from compact.errors import ModelUnavailable
 from compact.sinks import event_json
 from compact.testing import Recorder, ScriptedModel, chat
@@ -47,7 +48,7 @@ def all_spans(events: Iterable[Event]) -> list[TracedSpan]:
     """The tree of a whole stream, each span once."""
     calls, spans = CallTracer(), dict[str, TracedSpan]()
     for event in events:
-        for span in spans_of(event, calls.of(event)):
+        for span in spans_of(event, calls.add(event)):
             spans[span.span_id] = span
     return list(spans.values())
 
@@ -55,7 +56,7 @@ def all_spans(events: Iterable[Event]) -> list[TracedSpan]:
 def calls_in(events: list[Event]) -> list[TracedCall]:
     calls, found = CallTracer(), []
     for event in events:
-        call = calls.of(event)
+        call = calls.add(event)
         if call is not None and call not in found:
             found.append(call)
     return found
@@ -64,8 +65,8 @@ def calls_in(events: list[Event]) -> list[TracedCall]:
 class TestCalls:
     def test_an_idle_call_and_a_fold(self) -> None:
         idle, fold = calls_in(folded("s").events)
-        assert (idle.name, idle.done, idle.triggered, idle.folded) == ("preflight", True, False, False)
-        assert (fold.name, fold.done, fold.triggered, fold.folded) == ("fold 1", True, True, True)
+        assert (idle.name, idle.is_done, idle.is_triggered, idle.is_compacted) == ("preflight", True, False, False)
+        assert (fold.name, fold.is_done, fold.is_triggered, fold.is_compacted) == ("fold 1", True, True, True)
         assert [event.name.removeprefix("compact.") for event in fold.events] == [
             "token_estimate",
             "trigger_decision",
@@ -87,7 +88,7 @@ class TestCalls:
         (_, fold) = calls_in(
             folded("s", summarizer=ScriptedModel(ModelUnavailable("down"), ModelUnavailable("down"))).events
         )
-        assert fold.folded
+        assert fold.is_compacted
         assert fold.failure is not None
         assert fold.failure["error_type"] == "ModelUnavailable"
         assert [span.status for span in spans_of(fold.events[-1], fold)] == ["error", "ok"]
@@ -99,22 +100,22 @@ class TestCalls:
             manager.preflight("s", chat("ssssu", words=2_000))
         (call,) = calls_in(recorder.events)
         assert [event.name for event in call.events][-2:] == ["compact.trigger_decision", "compact.error"]
-        assert call.done
-        assert call.triggered, "a fold was due, and an error stood in its way"
+        assert call.is_done
+        assert call.is_triggered, "a fold was due, and an error stood in its way"
         assert call.failure is not None
         assert call.failure["error_type"] == "InsufficientBudget"
 
     def test_what_happens_outside_of_a_call_stands_alone(self) -> None:
         calls = CallTracer()
         for event in folded("s").events:
-            calls.of(event)
+            calls.add(event)
         alone = Event("compact.archival", "s", 1, 12.5, data={"key": "s/undo-001.json"})
-        assert calls.of(alone) is None
+        assert calls.add(alone) is None
         assert [span.parent_id for span in spans_of(alone, None)] == [None]
 
     def test_a_call_without_an_end_is_known_as_such(self) -> None:
         *_, call = calls_in(folded("s").events[:-1])
-        assert (call.session_id, call.done) == ("s", False)
+        assert (call.session_id, call.is_done) == ("s", False)
 
     def test_what_is_over_is_let_go(self) -> None:
         """A fold's call holds the summary; it is kept no longer than its events come."""
@@ -125,9 +126,9 @@ class TestCalls:
             [("trigger_decision", {"triggered": False}), ("archival", {})],
         ):
             calls, told = CallTracer(), Told(t_est=1)
-            calls.of(Event("compact.token_estimate", "s", 0, 1.0, data=told))
+            calls.add(Event("compact.token_estimate", "s", 0, 1.0, data=told))
             for number, (name, data) in enumerate(ends):
-                calls.of(Event(f"compact.{name}", "s", 0, 2.0 + number, data=data))
+                calls.add(Event(f"compact.{name}", "s", 0, 2.0 + number, data=data))
             held, told = weakref.ref(told), Told()
             gc.collect()
             gone.append(held())
@@ -136,7 +137,7 @@ class TestCalls:
     def test_many_sessions_do_not_pile_up(self) -> None:
         calls = CallTracer()
         for n in range(3_000):
-            calls.of(Event("compact.token_estimate", f"s{n}", 0, float(n)))
+            calls.add(Event("compact.token_estimate", f"s{n}", 0, float(n)))
         gc.collect()
         assert sum(isinstance(held, TracedCall) for held in gc.get_objects()) <= 1_100, (
             "a few of other tests may live on"
@@ -172,7 +173,7 @@ class TestSpans:
 
     def test_reading_events_back_gives_the_same_spans(self) -> None:
         events = folded("s").events
-        again = [event_of(json.loads(event_json(event))) for event in events]
+        again = [parse_event(json.loads(event_json(event))) for event in events]
         assert [span.span_id for span in all_spans(again)] == [span.span_id for span in all_spans(events)]
 
     @pytest.mark.parametrize(

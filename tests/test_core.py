@@ -29,7 +29,8 @@ from compact._compaction.splice import shorten
 from compact._conversation.formats import FORMATS
 from compact._conversation.message import Message, ToolCall, ToolResult, as_mapping, readable
 from compact._conversation.tokens import Usage, counter_for
-from compact._events.trace import CallTracer, event_of, spans_of, trace_of
+from compact._events.serialize import parse_event
+from compact._events.trace import CallTracer, spans_of, trace_of
 from compact._facts.collection import line_at
 from compact._redaction import Redactor
 from compact._session.entries import Entry, FoldReplay, Memory, Reader, as_seen
@@ -288,8 +289,8 @@ class Story:
         self.lines.append(f"== spans {line(trace_of(self.seen.events[0]._replace(time=0)))}")
         for second, event in enumerate(self.seen.events[:14]):
             timed = event._replace(time=float(second), duration=0.25)
-            assert timed == event_of(json.loads(line(timed._asdict())))
-            told = [span.as_dict() for span in spans_of(timed, calls.of(timed))]
+            assert timed == parse_event(json.loads(line(timed._asdict())))
+            told = [span.as_dict() for span in spans_of(timed, calls.add(timed))]
             self.lines += [line({**span, "data": sorted(span["data"])}) for span in told]
 
 

@@ -509,7 +509,7 @@ def test_a_failing_server_costs_one_line(
     assert {
         "refused": "Connection refused; start the server",
         "unresolved": "; start the server",
-        "500": "it answered 500; look at the server",
+        "500": "it answered 500; check the server",
         "redirect": "it answered 307 (a redirect, which is not followed)",
         "drip": "no answer within 2 s",
         "silent": "no answer within 2 s",

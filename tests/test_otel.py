@@ -91,7 +91,7 @@ def test_a_fold_is_one_span_with_its_numbers() -> None:
         "compaction.messages_after": pruned["messages_after"],
         "compaction.tokens_before": pruned["tokens_before"],
         "compaction.tokens_after": pruned["tokens_after"],
-        "compact._spec": "gpt-4o",
+        "compact.model": "gpt-4o",
         "compact.strategy": "task_state",
         "compact.reason": recorder["trigger_decision"][0].data["reason"],
         "compact.step": 1,
@@ -350,8 +350,8 @@ def test_metrics_add_up() -> None:
     assert sum(data["tokens_before"] - data["tokens_after"] for data in folds) == saved
     assert seconds > 0
     assert total == pytest.approx(sum(event.data["report"]["score"] for event in recorder["summary_created"]))
-    assert {"compact._spec": "gpt-4o", "compact.strategy": "task_state"}.items() <= told.items()
-    assert {"compact._spec", "compact.layout", "compact.strategy", "compact.reason"} >= told.keys()
+    assert {"compact.model": "gpt-4o", "compact.strategy": "task_state"}.items() <= told.items()
+    assert {"compact.model", "compact.layout", "compact.strategy", "compact.reason"} >= told.keys()
     assert [] == [
         told
         for points in collector.metrics.values()

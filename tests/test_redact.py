@@ -26,11 +26,11 @@ from hypothesis import strategies as st
 from secret_corpus import Row, fill, rows, templates
 
 from compact._redaction import REDACTED, Redactor, held_secrets, redact
-from compact._redaction.formats import SPOTTED
 from compact._redaction.framed import FRAMES
 from compact._redaction.prefilter import Literals
-from compact._redaction.remembered import Remembered
-from compact._redaction.slices import LARGEST, in_slices
+from compact._redaction.spans import LARGEST_SLICE, Slices
+from compact._redaction.texts import CleanTexts
+from compact._redaction.vendor_tokens import INNER_LITERALS
 from compact.errors import ConfigError
 
 GOLDEN = Path(__file__).parent / "golden" / "redacted.json"
@@ -173,8 +173,8 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
 
 def test_texts_without_a_secret_are_remembered_within_limits() -> None:
     """The newest, so many of each size, and none that is longer than a slice."""
-    known = Remembered()
-    for width, most in ((200, 500), (1_000, 2_000), (LARGEST + 1, 0)):
+    known = CleanTexts()
+    for width, most in ((200, 500), (1_000, 2_000), (LARGEST_SLICE + 1, 0)):
         texts = [f"{n:0{width}}" for n in range(most + 100)]
         for text in texts:
             known.add(text)
@@ -478,7 +478,7 @@ def test_a_pattern_that_would_break_json_takes_its_leaves_or_all_of_it() -> None
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
-        ("(", "is no valid regular expression"),
+        ("(", "is not a valid regular expression"),
         ("a*", "matches the empty text"),
         *((pattern, "could run for ever") for pattern in (
             "(a+)+b", r"(\w+\s?)*x", "(a|a)*b", "(a|b|ab)+c", ".*.*x", r"\d+\w+x", "(x+x+)+y", "(?:a{1,50}){1,50}b",
@@ -538,14 +538,14 @@ def test_no_literal_repeated_makes_it_hang(length: int, count: int, most: int) -
             redact(filled(unit, length))
 
 
-@pytest.mark.parametrize("table", [tuple(SPOTTED), sorted({one for frame in FRAMES for one in frame.literals})])
+@pytest.mark.parametrize("table", [tuple(INNER_LITERALS), sorted({one for frame in FRAMES for one in frame.literals})])
 def test_no_literal_is_overlooked(table: Sequence[str]) -> None:
     """Whatever else stands before, behind and in the middle of it: whole literals, their beginnings, single letters."""
     literals, draw = Literals(table), random.Random(7)
     for _ in range(4_000):
         words = draw.choices(table, k=draw.randint(1, 6))
         text = "".join(word if draw.random() < 0.5 else word[: draw.randint(1, 5)] for word in words)
-        assert {word for word in table if word in text} <= set(literals.of(text))
+        assert {word for word in table if word in text} <= set(literals.find_in(text))
 
 
 LONG_PLACES = (
@@ -700,12 +700,11 @@ def test_commands_and_pairs_are_read_as_wholes() -> None:
 def test_no_slice_is_larger_than_allowed_and_none_is_lost(text: str, largest: int) -> None:
     """The slices of a text are the text, and each is short enough for the event loop."""
     seen: list[str] = []
-
-    def clean(piece: str) -> str:
+    slices = Slices(text, largest)
+    for piece in slices:
         seen.append(piece)
-        return piece
-
-    assert text == in_slices(text, clean, largest)
+        slices.add(piece)
+    assert text == slices.join()
     assert text == "".join(seen)
     assert all(len(piece) <= largest for piece in seen)
 
@@ -713,11 +712,11 @@ def test_no_slice_is_larger_than_allowed_and_none_is_lost(text: str, largest: in
 @pytest.mark.spec("T29")
 def test_a_secret_that_is_longer_than_a_slice_goes_whole() -> None:
     """No second half of a value or of a private key is left behind a cut."""
-    long = "a1B2" * LARGEST
+    long = "a1B2" * LARGEST_SLICE
     assert "password=<REDACTED> end" == redact(f"password={long} end")
     body = "\n".join(["MIIEowIBAAKCAQEA" * 4] * 900)
     assert "x\n<REDACTED>\ny" == redact(f"x\n{PEM}\n{body}\n{PEM_END}\ny")
-    lines = "some text\n" * LARGEST
+    lines = "some text\n" * LARGEST_SLICE
     assert f"{lines}password=<REDACTED>\n{lines}" == redact(f"{lines}password=hunter2\n{lines}")
 
 

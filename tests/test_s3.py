@@ -260,7 +260,7 @@ def test_every_put_asks_for_encryption(service: Service, place: str) -> None:
 def test_a_service_that_does_not_encrypt_is_refused(service: Service, place: str) -> None:
     """A write that is kept without the encryption it asked for is no success."""
     service.fails(PUT="plain", always=True)
-    with pytest.raises(ArchiveError, match=r"\(3 bytes\).* does not say that it is encrypted.*storage.kms_key_id"):
+    with pytest.raises(ArchiveError, match=r"\(3 bytes\).* does not report it as encrypted.*storage.kms_key_id"):
         service.encrypted.put(f"{place}/a", b"abc")
 
 
@@ -554,8 +554,8 @@ def test_what_a_service_refuses(service: Service, place: str, method: str, fault
     ("bucket", "address", "reason"),
     [
         ("bucket", "http://127.0.0.1:1", r"EndpointConnectionError\), at the end of 6 tries .* Check the network"),
-        ("no bucket!", "http://127.0.0.1:1", r"ParamValidationError\), at the end of 1 try .* Mend storage.bucket"),
-        ("bucket", "127.0.0.1:1", r"ValueError\), at the end of 1 try .* Mend storage.bucket"),
+        ("no bucket!", "http://127.0.0.1:1", r"ParamValidationError\), at the end of 1 try .* Correct storage.bucket"),
+        ("bucket", "127.0.0.1:1", r"ValueError\), at the end of 1 try .* Correct storage.bucket"),
     ],
 )
 def test_an_address_that_leads_nowhere(bucket: str, address: str, reason: str) -> None:

@@ -46,10 +46,10 @@ DATA: Mapping[str, Mapping[str, Any]] = {
 
 LINES: Mapping[str, str] = {
     "compact.token_estimate": "   s-1 #1 token_estimate: 108,800 of 128,000 tokens (85%)",
-    "compact.trigger_decision": "   s-1 #1 trigger_decision: fold due, usage, 14 messages go",
+    "compact.trigger_decision": "   s-1 #1 trigger_decision: compaction due, usage, 14 messages go",
     "compact.summary_call": "   s-1 #1 summary_call: gpt-4o-mini, 4,000 tokens in, 812 out, $0.0011",
     "compact.summary_created": "   s-1 #1 summary_created: task_state, 14 messages in 812 tokens, compression 0.931",
-    "compact.pruned_messages": "   s-1 #1 pruned_messages: 108,800 -> 21,000 tokens, 14 messages folded",
+    "compact.pruned_messages": "   s-1 #1 pruned_messages: 108,800 -> 21,000 tokens, 14 messages compacted",
     "compact.archival": "   s-1 #1 archival: fs s-1/summary-001.json (2,048 bytes)",
     "compact.config_changed": "   s-1 #1 config_changed: retention_window=8",
     "compact.warning": "!  s-1 #1 warning: high redaction_disabled: Secrets will be stored.",

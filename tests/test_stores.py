@@ -751,7 +751,7 @@ def test_reading_a_folder_leaks_nothing(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
     store.put("s/a", b"x")
     before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
-    with pytest.raises(ArchiveError, match="Something else stands where"):
+    with pytest.raises(ArchiveError, match="A file or folder is in the place"):
         store.get("s")
     assert before == (len(os.listdir("/proc/self/fd")) if before else 0)
 
@@ -781,9 +781,9 @@ def test_where_nobody_can_lock_age_decides(tmp_path: Path) -> None:
 def test_a_file_in_the_place_of_a_folder_is_explained(tmp_path: Path) -> None:
     """What stands in the way is said, for writing and for reading."""
     (tmp_path / "s").write_bytes(b"")
-    with pytest.raises(ArchiveError, match="Something else stands where"):
+    with pytest.raises(ArchiveError, match="A file or folder is in the place"):
         FileStore(tmp_path).put("s/a", b"x")
-    with pytest.raises(ArchiveError, match="Something else stands where"):
+    with pytest.raises(ArchiveError, match="A file or folder is in the place"):
         FileStore(tmp_path).get("s/a")
 
 

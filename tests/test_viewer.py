@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from compact import CompactConfig, CompactError, CompactManager
 from compact._compaction.laws import LAWS
 from compact._events.event import Event
-from compact._events.trace import event_of
+from compact._events.serialize import parse_event
 from compact.sinks.ariadne import AriadneSink
 from compact.testing import Recorder, ScriptedModel, chat
 from compact.viewer import running
@@ -457,7 +457,7 @@ def test_a_session_of_the_archive(story: Path) -> None:
     with running(config(), story) as address:
         asked = Asked(address)
         sessions = until(lambda: [s for s in asked.get("/api/sessions")["sessions"] if s["spans"]])
-        events = [event_of(json.loads(line)) for line in (story / "demo/events.jsonl").read_text().splitlines()]
+        events = [parse_event(json.loads(line)) for line in (story / "demo/events.jsonl").read_text().splitlines()]
         (one,) = sessions
         pruned = [event.data for event in events if event.name == "compact.pruned_messages"]
         assert ("demo", len(pruned), True, 32_000) == (one["session"], one["folds"], one["archived"], one["window"])
@@ -897,7 +897,7 @@ def test_a_file_of_events_is_followed() -> None:
             file.write(lines[2][20:] + b"".join(lines[3:]))
             file.flush()
             assert next(rows)
-        events = [event_of(json.loads(line)) for line in lines]
+        events = [parse_event(json.loads(line)) for line in lines]
         until(lambda: asked.get("/api/sessions")["sessions"][0]["spans"] == len(all_spans(events)))
         assert 1 == len(asked.get("/api/timeline", session="first")["folds"])
         status, said = asked.refusal("/api/fold", session="first", step=1)

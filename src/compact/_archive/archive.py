@@ -21,12 +21,12 @@ from typing import Any
 
 from .._conversation.message import as_mapping
 from .._events.event import Event
+from .._events.serialize import event_json, plain, redact_event
 from .._pipeline.outcome import Compacted
 from .._redaction import Redactor
 from .._session.entries import KEPT_REPLAYS, Memory, Reader
 from .._session.session import Session
 from ..errors import ArchiveError, InvalidMessage
-from ..sinks import event_json, plain, redacting
 from ..stores import (
     KeyMissing,
     KeyTaken,
@@ -147,11 +147,8 @@ class Archive:
 
     def save_events(self, session_id: str, step: int, events: Iterable[Event]) -> None:
         """Add events to the session's."""
-        lines: list[bytes] = []
-        collect = redacting(lambda event: lines.append(event_json(event).encode("ascii")), self._redactor)
         with _archive_errors("archive events"):
-            for event in events:
-                collect(event)
+            lines = [event_json(redact_event(event, self._redactor)).encode("ascii") for event in events]
             self._store.append(events_key(self.place(session_id), None if self.appends else step), lines)
 
     def delete(self, place: str) -> list[str]:

@@ -95,9 +95,9 @@ class CompactManager:
         archive = Archive(opened, redactor, adapter) if opened is not None else None
         watching = [*sinks, *configured_sinks(config.tracing)]
         if not (redaction.enabled or redaction.allow_unredacted_export):
-            from ..sinks.redaction_guard import refuse_distant  # here, because only this case parses addresses
+            from ..sinks.redaction_guard import refuse_remote_sinks  # here, because only this case parses addresses
 
-            refuse_distant(watching, config.tracing)
+            refuse_remote_sinks(watching, config.tracing)
         self._recorder = EventRecorder(archive, SinkList(watching, redactor))
         # The store that was passed in may be anywhere: its index is kept in memory.
         path = Path(storage.path).expanduser()

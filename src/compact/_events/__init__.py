@@ -1,4 +1,4 @@
-"""Events: what they are, how they become JSON, and which of them form one call.
+"""Events: their form, their JSON, and which of them form one call.
 
 Owns: `Event`, `Sink`, serialization, grouping into calls.
 Must never: send an event anywhere.

@@ -1,6 +1,7 @@
-"""The one stream that everything watching reads: console, files, archive, exporters, the viewer.
+"""The event: what sinks, the archive and the viewer receive.
 
-Owns: `Event`, and the names events may have. Must never: emit, format or store one.
+Owns: `Event`, `Sink`, and the names that events may have.
+Must never: emit, format or store an event.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any, Literal, NamedTuple
 __all__ = ["EVENT_NAMES", "Event", "Sink"]
 
 EVENT_NAMES: Mapping[str, str] = {
-    "compact.token_estimate": "what the conversation weighs, once per preflight",
-    "compact.trigger_decision": "whether a fold is due and why, once per preflight, after the plan when there is one",
-    "compact.summary_call": "a summarizer was asked: tokens used, money where the price is known, time",
+    "compact.token_estimate": "the tokens of the conversation, once per preflight",
+    "compact.trigger_decision": "whether a compaction is due and why, once per preflight, after the plan",
+    "compact.summary_call": "a summarizer was called: tokens used, cost where the price is known, time",
     "compact.summary_created": "a summary was accepted; the summary is in the payload",
-    "compact.pruned_messages": "a fold left: messages per layer, tokens before and after",
+    "compact.pruned_messages": "a compaction is done: messages per layer, tokens before and after",
     "compact.archival": "a transcript or summary was acknowledged by the store",
-    "compact.config_changed": "changed parameters were acknowledged by this session",
+    "compact.config_changed": "this session acknowledged changed parameters",
     "compact.warning": "neither an error nor routine; see `code` and `severity`",
     "compact.error": "something failed; see `error_type`, `message` and the `fallback` taken",
 }
@@ -28,7 +29,7 @@ EVENT_NAMES: Mapping[str, str] = {
 class Event(NamedTuple):
     """Something that happened in a session. `time` is seconds since the epoch, `duration` seconds.
 
-    A tuple, because one is made at every step of every call, and nothing else is made as quickly.
+    A tuple, because several are made in every call, and no other class is made as quickly.
     """
 
     name: str
@@ -41,4 +42,4 @@ class Event(NamedTuple):
 
 
 Sink = Callable[[Event], None]
-"""Anything that takes an event. It may raise: that is counted and never reaches the agent."""
+"""Any callable that takes an event. If it raises, that is counted and never reaches the agent."""

@@ -1,13 +1,13 @@
-"""Which events belong together, and what they are to somebody who looks on: calls, and spans of them.
+"""Events grouped into calls, and calls as spans.
 
 Owns: `CallTracer`, `TracedCall`, `TracedSpan`, and the tree that the Ariadne sink sends and the viewer draws.
-Must never: send, store, redact, or read a clock. What comes in is what goes out, so redact events before.
+Must never: send, store, redact, or read a clock. Redact events before.
 
     trace                 a session
     └─ preflight, fold 3  a call: from its `token_estimate` to the event that ends it
-       └─ an event        with its duration, if it has one: the summarizer's calls have
+       └─ an event        with its duration, if it has one: calls of the summarizer do
 
-A span's id follows from its event, so the same event read twice, live and from an archive, is one span.
+The id of a span is derived from its event, so the same event read twice, live and from an archive, is one span.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from typing import Any
 
 from .event import Event
 
-__all__ = ["CallTracer", "TracedCall", "TracedSpan", "event_of", "has_times", "spans_of", "stamp", "trace_of"]
+__all__ = ["CallTracer", "TracedCall", "TracedSpan", "has_times", "spans_of", "stamp", "trace_of"]
 
 _SESSIONS = 1_000
-"""Sessions whose newest call is remembered; a call forgotten costs its later events their place in the tree."""
+"""Sessions whose newest call is remembered; later events of a forgotten call have no parent in the tree."""
 _ENDS = frozenset({"unchanged", "none", "raise"})
 """Fallbacks after which a call does nothing more."""
 
 
 @dataclass(slots=True)
 class TracedCall:
-    """One call on a session, as its events tell it."""
+    """One call on a session, built from its events."""
 
     events: list[Event] = field(default_factory=list)
 
     @property
     def session_id(self) -> str:
-        """The session."""
+        """The session's id."""
         return self.events[0].session_id
 
     @property
     def started(self) -> float:
-        """When it began, in seconds since the epoch."""
+        """When the call began, in seconds since the epoch."""
         return self.events[0].time
 
     @property
     def ended(self) -> float:
-        """When the last thing known of it happened."""
+        """When its last event happened."""
         return self.events[-1].time
 
     @property
-    def done(self) -> bool:
-        """Whether nothing more is to come."""
+    def is_done(self) -> bool:
+        """Whether no more events follow."""
         last = self.events[-1]
         if last.name == "compact.trigger_decision":
             return not last.data.get("triggered")
@@ -61,61 +61,63 @@ class TracedCall:
         )
 
     @property
-    def triggered(self) -> bool:
-        """Whether a fold was begun, or would have been but for an error."""
+    def is_triggered(self) -> bool:
+        """Whether a compaction began, or an error prevented it."""
         return bool(self.data("trigger_decision").get("triggered")) or self.failure is not None
 
     @property
-    def folded(self) -> bool:
-        """Whether a fold left."""
+    def is_compacted(self) -> bool:
+        """Whether a compaction was completed."""
         return self.events[-1].name == "compact.pruned_messages"
 
     @property
     def step(self) -> int:
-        """The fold's number, or that of the fold before."""
+        """The number of the compaction, or of the one before."""
         return int(self.data("pruned_messages").get("step", self.events[-1].step))
 
     @property
     def name(self) -> str:
-        """What it is called in a tree."""
-        if self.folded:
+        """Its name in a tree."""
+        if self.is_compacted:
             return f"fold {self.step}"
-        return "fold" if self.triggered else "preflight"
+        return "fold" if self.is_triggered else "preflight"
 
     @property
     def failure(self) -> Mapping[str, Any] | None:
-        """What the last error said, if there was one."""
+        """The data of the last error, if there was one."""
         return self.data("error") or None
 
     @property
     def cost_usd(self) -> float | None:
-        """What its summaries cost, as far as prices are known; None when none is, or nobody was asked."""
-        known = [cost for event in self.named("summary_call") if (cost := event.data.get("cost_usd")) is not None]
+        """The cost of its summaries, as far as prices are known; None when none is, or no summarizer was called."""
+        known = [
+            cost for event in self.events_named("summary_call") if (cost := event.data.get("cost_usd")) is not None
+        ]
         return sum(known) if known else None
 
-    def refused_by(self, event: Event) -> bool:
-        """Whether an event says why nothing was done: that comes after the decision, which ends a call otherwise."""
+    def is_refused_by(self, event: Event) -> bool:
+        """Whether an event is the error of a call that did nothing: it follows the decision, which else ends a call."""
         return event.name == "compact.error" and self.events[-1].name == "compact.trigger_decision"
 
-    def named(self, name: str) -> Iterator[Event]:
+    def events_named(self, name: str) -> Iterator[Event]:
         """Its events of one name, written without `compact.`."""
         return (event for event in self.events if event.name == f"compact.{name}")
 
     def data(self, name: str) -> Mapping[str, Any]:
-        """What the last event of this name said; empty when there was none."""
+        """The data of the last event of this name; empty when there was none."""
         return next((event.data for event in reversed(self.events) if event.name == f"compact.{name}"), {})
 
 
 class CallTracer:
-    """Sorts a stream of events, of many sessions, into calls. Not for several threads."""
+    """Groups a stream of events, of many sessions, into calls. For one thread."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, TracedCall] = OrderedDict()
 
-    def of(self, event: Event) -> TracedCall | None:
-        """The call that an event belongs to, the event included; None for one outside of any call."""
+    def add(self, event: Event) -> TracedCall | None:
+        """Add an event, and return the call that it belongs to; None for one outside of any call."""
         if event.data.get("ahead"):
-            return None  # of a fold that is made beside the calls
+            return None  # a background compaction is not part of a call
         if event.name == "compact.token_estimate":
             self._open[event.session_id] = TracedCall()
             if len(self._open) > _SESSIONS:
@@ -123,20 +125,20 @@ class CallTracer:
         call = self._open.get(event.session_id)
         if call is None:
             return None
-        if call.events and call.done and not call.refused_by(event):
+        if call.events and call.is_done and not call.is_refused_by(event):
             del self._open[event.session_id]
             return None
         self._open.move_to_end(event.session_id)
         call.events.append(event)
-        # It holds its summary, so it is forgotten once nothing can follow; a decision may yet be followed by a refusal.
-        if call.done and event.name != "compact.trigger_decision":
+        # It holds its summary, so it is forgotten once no event can follow; an error may follow a decision.
+        if call.is_done and event.name != "compact.trigger_decision":
             del self._open[event.session_id]
         return call
 
 
 @dataclass(frozen=True, slots=True)
 class TracedSpan:
-    """A stretch of time with a name, and what is known of it. Times are seconds since the epoch."""
+    """A named period of time with its data. Times are seconds since the epoch."""
 
     trace_id: str
     span_id: str
@@ -149,7 +151,7 @@ class TracedSpan:
     kind: str = "compact"
 
     def as_dict(self) -> dict[str, Any]:
-        """The span as Ariadne's `/ingest` takes it: stamps end in Z, and what is None is left out."""
+        """The span in the form of Ariadne's `/ingest`: timestamps end in Z, and None is left out."""
         value = {
             "type": "span",
             "trace_id": self.trace_id,
@@ -167,7 +169,7 @@ class TracedSpan:
 
 
 def trace_of(event: Event) -> dict[str, Any]:
-    """The session as Ariadne's `/ingest` takes it."""
+    """The session in the form of Ariadne's `/ingest`."""
     return {
         "type": "trace",
         "trace_id": event.session_id or "session",
@@ -178,7 +180,7 @@ def trace_of(event: Event) -> dict[str, Any]:
 
 
 def spans_of(event: Event, call: TracedCall | None) -> list[TracedSpan]:
-    """What to show anew after an event: its own span, and its call's, which grows."""
+    """The spans that an event adds or changes: its call's, which grows, and its own."""
     parent = _id(call.events[0], "call") if call is not None else None
     own = TracedSpan(
         trace_id=event.session_id or "session",
@@ -187,7 +189,7 @@ def spans_of(event: Event, call: TracedCall | None) -> list[TracedSpan]:
         started=event.time - event.duration,
         ended=event.time,
         status=event.status,
-        data={**_shown(event), "event": event.name, "step": event.step, "duration": event.duration},
+        data={**_event_data(event), "event": event.name, "step": event.step, "duration": event.duration},
         parent_id=parent,
         kind="llm" if event.name == "compact.summary_call" else "compact",
     )
@@ -200,21 +202,21 @@ def spans_of(event: Event, call: TracedCall | None) -> list[TracedSpan]:
         started=call.started,
         ended=call.ended,
         status="error" if call.failure else "ok",
-        data=_told(call),
+        data=_call_data(call),
     )
     return [whole, own]
 
 
-def _shown(event: Event) -> dict[str, Any]:
-    """The event's data, the summary also where Ariadne looks for a response."""
+def _event_data(event: Event) -> dict[str, Any]:
+    """The event's data, with the summary where Ariadne expects a response."""
     data = dict(event.data)
     if event.name == "compact.summary_created" and "summary" in data:
         data["output"] = data.pop("summary")
     return data
 
 
-def _told(call: TracedCall) -> dict[str, Any]:
-    """A call in short: what it weighed, why it folded or not, what it left, and the summary."""
+def _call_data(call: TracedCall) -> dict[str, Any]:
+    """A call in short: its tokens, the decision and its reason, the result, and the summary."""
     estimate, decision, pruned = (
         call.data("token_estimate"),
         call.data("trigger_decision"),
@@ -222,7 +224,7 @@ def _told(call: TracedCall) -> dict[str, Any]:
     )
     created = call.data("summary_created")
     data = {"step": call.step, **estimate, **decision, **pruned}
-    if call.triggered:
+    if call.is_triggered:
         data |= {"cost_usd": call.cost_usd, "output": created.get("summary"), "report": created.get("report")}
     if call.failure is not None:
         data |= {name: call.failure.get(name) for name in ("error_type", "message", "fallback")}
@@ -230,7 +232,7 @@ def _told(call: TracedCall) -> dict[str, Any]:
 
 
 def has_times(event: Event) -> bool:
-    """Whether there are stamps for its start and its end: not for NaN, or the year 0."""
+    """Whether its start and its end have timestamps, which NaN and the year 0 do not."""
     try:
         return bool(stamp(event.time - event.duration) and stamp(event.time))
     except (ValueError, OverflowError, OSError):
@@ -238,13 +240,13 @@ def has_times(event: Event) -> bool:
 
 
 def stamp(seconds: float) -> str:
-    """A time as Ariadne takes it."""
+    """A time in the form of Ariadne."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _id(event: Event, name: str) -> str:
-    told = "\x00".join((event.session_id, name, repr(event.time), str(event.step)))
-    return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    parts = "\x00".join((event.session_id, name, repr(event.time), str(event.step)))
+    return blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _without_none(value: Any) -> Any:
@@ -253,16 +255,3 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_without_none(item) for item in value if item is not None]
     return value
-
-
-def event_of(value: Mapping[str, Any]) -> Event:
-    """An event as a line of `events.jsonl` or of a JSONL sink holds it; raises on anything else."""
-    return Event(
-        name=str(value["name"]),
-        session_id=str(value["session_id"]),
-        step=int(value["step"]),
-        time=float(value["time"]),
-        duration=float(value["duration"]),
-        status="error" if value["status"] == "error" else "ok",
-        data=dict(value["data"]),
-    )

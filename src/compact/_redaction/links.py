@@ -1,6 +1,6 @@
-"""How a name and its value are joined.
+"""The links between a name and its value.
 
-Owns: the links between the two, in code, configuration, data and prose; how a value opens, and where a quoted one ends.
+Owns: the grammar of links in code, configuration, data and prose; how a value opens, and where a quoted one ends.
 Must never: let a quoted value run over a quote that may end a text around it: JSON stays JSON at any depth.
 """
 
@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .mark import REDACTED
-from .names import Telling
+from .key_names import Strength
 
 __all__ = [
     "ITEM",
@@ -18,10 +17,8 @@ __all__ = [
     "LINKABLE",
     "LOOSE",
     "OPENING",
-    "SCHEME",
     "SETTING",
-    "Named",
-    "Span",
+    "NamedLink",
     "end_of_quoted",
     "is_inside_text",
 ]
@@ -67,7 +64,7 @@ LINK = re.compile(
     rf"|(?P<compare>{_GAP}(?:===?|!==?){_GAP})"
     r"|(?P<next>[ \t]{0,4}:[ \t]{0,4}\r?\n\r?\n?(?=[^\s-]))"
     r"|(?P<below>[ \t]{0,4}:[ \t]{0,4}\r?\n(?=[ \t]))"
-    # The bold of Markdown, tags of HTML, colours of a terminal, anchors and tags of YAML may stand around a sign.
+    # Bold of Markdown, tags of HTML, terminal colours, anchors and tags of YAML may stand around a sign.
     rf"|(?P<sign>(?:\[?\])?(?:\*\*|</[a-z]{{1,8}}>)?{_COLOUR}[ \t]{{0,32}}{_SIGN}"
     rf"(?:\*\*|</[a-z]{{1,8}}>)?[ \t]{{0,32}}{_COLOUR}(?:&[\w-]{{1,32}}[ ]|!![a-z]{{1,12}}[ ])?)"
     r"|(?P<field>[,;])(?=[^\s,;\"'`]{6,512}[ \t]{0,4}(?:\r?\n|\Z))"
@@ -80,13 +77,13 @@ LINK = re.compile(
     r"|(?P<gap>[ \t]{1,8})(?=[\"'`\\]|\S{5})"
     r")"
 )
-"""What stands between a name and its value; the name of the last group says which kind of link it is."""
+"""The text between a name and its value; the name of the last group is the kind of link."""
 
 LINKABLE = frozenset(" \t\r\n\"'`\\,)]:({[=|?!></*\x1b&+.;%-→~")
-"""What a link can start with."""
+"""The characters a link can start with."""
 
 LOOSE = frozenset("compare comma call says gap cell heredoc".split())
-"""Links behind which only what looks like a password is a secret."""
+"""Kinds of links behind which only a value that looks like a password is a secret."""
 
 OPENING = re.compile(
     r"(?P<call>(?:new[ \t])?[A-Za-z_\[\]&][\w.:\[\]]{1,40}\([ \t]{0,4})?"
@@ -97,10 +94,7 @@ OPENING = re.compile(
 ITEM = re.compile(rf"[\[,]{_BLANKS}(?P<call>(?!))?(?P<slashes>\\{{0,7}})(?P<quote>[\"'])")
 """The quote that opens the next value of a list."""
 
-SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key|digest|negotiate|splunk|ssws|key)[ \t]+", re.IGNORECASE)
-"""The scheme before credentials, which may stay."""
-
-# Where only a blank may stand between a name and its value: `ENV X …`, `#define X …`; quoted, in SQL too.
+# Commands with only a space between name and value: `ENV X …`, `#define X …`.
 SETTING = (
     r"(?:#define|ENV|ARG|setenv|setx|export|configure set|config set|set -g?x|set \$|setq|def|define|defvar"
     r"|set_header|add_header|SetEnv|fastcgi_param|Header set)[ \t]{1,4}"
@@ -110,36 +104,28 @@ _ANY_QUOTE = re.compile(r"[\\\"'`\n](?:(?<=\\)\\*+[\"'`]?)?")
 _LONGEST_VALUE = 8192
 
 
-class Named(NamedTuple):
-    """A telling name in a text, and the link behind it."""
+class NamedLink(NamedTuple):
+    """A name such as `password` in a text, and the link behind it."""
 
     text: str
     at: int
     """Where the name starts."""
     name: str
-    strength: Telling
+    strength: Strength
     link: re.Match[str]
     kind: str
-    """Which kind of link it is."""
+    """The kind of link."""
     inside: bool
-    """Whether it stands in the value of the name before it."""
+    """Whether it is part of the value of the name before it."""
 
     @property
     def reach(self) -> int:
-        """How many characters of a bare value are read to judge it: names in one long run would each read all of it."""
+        """How many characters of an unquoted value are read: few in a run of names, each of which would read all."""
         return 64 if self.inside else 520
 
     @property
     def is_flag(self) -> bool:
         return self.name.startswith("-")
-
-
-class Span(NamedTuple):
-    """What goes: from `start` to `end` of the text, and what comes instead."""
-
-    start: int
-    end: int
-    mark: str = REDACTED
 
 
 def end_of_quoted(text: str, start: int, slashes: int, quote: str) -> int:
@@ -152,7 +138,7 @@ def end_of_quoted(text: str, start: int, slashes: int, quote: str) -> int:
         if sign == "\n":
             return match.start()
         if sign == quote == "'" and not count and start < match.start() and text[match.end() : match.end() + 1] == "'":
-            doubled = match.end()  # as SQL and YAML write a quote inside quotes
+            doubled = match.end()  # SQL and YAML double a quote inside quotes
             continue
         if sign == quote and match.start() == doubled:
             continue

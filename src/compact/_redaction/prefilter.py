@@ -1,4 +1,4 @@
-"""Literals before patterns.
+"""Literals, which are searched before patterns.
 
 Owns: one pattern for many literals, and which of many literals a text holds.
 Must never: know what the literals mean.
@@ -15,7 +15,7 @@ __all__ = ["Literals", "any_of"]
 
 
 def any_of(literals: Iterable[str]) -> str:
-    """A pattern of all literals, letter by letter as a tree, so that few are tried at a place; the longest wins."""
+    """A pattern of all literals as a tree of letters, so that few are tried at a position; the longest wins."""
     branches: dict[str, list[str]] = defaultdict(list)
     may_end = False
     for literal in sorted(literals):
@@ -29,11 +29,11 @@ def any_of(literals: Iterable[str]) -> str:
 
 
 _RARE = "$<{=(~|&?@/*%:#7539-_zqxjkvwbyfpgmchludrsnioate "
-"""Signs and letters of common text, the rare ones first; capitals, which are not in it, are rarer still."""
+"""Signs and letters of common text, the rarest first; capitals, which are not listed, are rarer still."""
 
 
 class Literals:
-    """Which of many literals stand in a text: a pattern looks at the rarest letter of each and at the one behind it."""
+    """Finds which of many literals a text holds: a pattern searches the rarest letter of each and the one behind it."""
 
     __slots__ = ("_pattern", "_present")
 
@@ -42,10 +42,10 @@ class Literals:
         for literal in sorted(set(literals), key=lambda literal: (-len(literal), literal)):
             at = literal.index(min(literal, key=_rarity))
             anchored[literal[at]][literal[at + 1 : at + 2]].append(_Literal(literal, at))
-        # What ends at its anchor comes last: nothing more has to match, so it would hide the others.
+        # A literal that ends at its anchor comes last: it needs no more to match, so it would hide the others.
         grouped = {anchor: sorted(groups.items(), reverse=True) for anchor, groups in anchored.items()}
         every = [one for groups in grouped.values() for _, group in groups for one in group]
-        # One literal hides others at the same letter and at the next: all that may stand there with it count too.
+        # One literal hides others at the same letter and at the next: these count as present too.
         self._present = [frozenset(other.text for other in every if one.may_hide(other)) for one in every]
         branches = [
             re.escape(anchor)
@@ -54,8 +54,8 @@ class Literals:
         ]
         self._pattern = re.compile("|".join(branches))
 
-    def of(self, text: str) -> list[str]:
-        """The literals in a text, in their order, and perhaps a few more."""
+    def find_in(self, text: str) -> list[str]:
+        """The literals in a text, sorted, and perhaps a few more."""
         found = {match.lastindex for match in self._pattern.finditer(text)}
         return sorted({literal for index in found if index for literal in self._present[index - 1]})
 
@@ -63,15 +63,15 @@ class Literals:
 class _Literal(NamedTuple):
     text: str
     at: int
-    """Where its anchor stands."""
+    """The position of its anchor."""
 
     def rest(self) -> str:
-        """The pattern of what is not yet seen when the anchor and the letter behind it are."""
+        """The pattern of what must match besides the anchor and the letter behind it."""
         behind, seen = self.text[self.at + 2 :], self.text[: self.at + 2]
         return (f"(?={re.escape(behind)})" if behind else "") + (f"(?<={re.escape(seen)})" if self.at else "") + "()"
 
     def may_hide(self, other: _Literal) -> bool:
-        """Whether the other may stand where this one was found, at its anchor or with its own at the next letter."""
+        """Whether the other may occur where this one was found, at the same anchor or at the next letter."""
         anchor, second = self.text[self.at], self.text[self.at + 1 : self.at + 2]
         if other.text[other.at] == second:
             return True

@@ -27,8 +27,8 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from ..errors import LogError, MissingExtra
 from ..stores import Store, natural_order
-from ..stores._s3_wire import PASSING, Patience, answer, new_client
 from ..stores.fs import FileStore
+from ..stores.s3_client import RETRYABLE, Patience, new_client, response_status
 
 __all__ = ["STDIN", "SUFFIXES", "Source", "expand"]
 
@@ -246,8 +246,8 @@ class _Bucket:
             try:
                 return once(_client(self._endpoint_url, os.getpid(), *map(os.environ.get, _IDENTITY)))
             except Exception as error:  # the client raises what it likes; all of it means that nothing came
-                status, code = answer(error)
-                if pause is None or (status and status < 500 and status not in PASSING):
+                status, code = response_status(error)
+                if pause is None or (status and status < 500 and status not in RETRYABLE):
                     reason = f"{status}, {code}" if status else type(error).__name__
                     raise LogError(
                         f"{name} cannot be read ({reason}); check the name, the credentials of this process, "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from ..errors import LogError
-from ..stores._disk import REAL_DISK
+from ..stores.disk import REAL_DISK
 
 __all__ = ["FORMAT", "Moment", "Result", "Results"]
 

@@ -1,6 +1,7 @@
-"""Who watches: everything that takes an `Event`. Each sink is in a module of its own, imported when it is used.
+"""Sinks: callables that take an `Event`. Each is in its own module, which is imported when it is used.
 
-Owns: what sinks share, under one name. Must never: load an exporter that nobody asked for.
+Owns: the names that sinks share.
+Must never: import an exporter that is not used.
 
     console, jsonl          on this machine
     ariadne, otel           to a viewer or a collector, behind a queue

@@ -1,12 +1,12 @@
-"""Items offered to a server that may refuse some of them, or stumble over one.
+"""Batches of items to a server that may refuse some of them, or fail on one.
 
-Owns: `Offer`, and what an answer means. Must never: lose the others because of one bad item, take a server that is out
-of order for one that dislikes an item, or put content into a message.
+Owns: `BatchSender`, and the meaning of each status.
+Must never: lose other items because of a bad one, blame an item when the server is down, or put content into errors.
 
-    400, 413                   the halves are sent apart until what is refused stands alone; that is lost
-    5xx                        all is kept; the third time running the halves are tried, in case it is one item's fault,
-                               which it is only if the server takes others
-    else, refused, no answer   all is kept and tried again (`_queue`)
+    400, 413                   the batch is halved until the refused item is alone; that one is lost
+    5xx                        the batch is kept; the third time in a row it is halved, in case one item is the cause,
+                               which is assumed only if the server accepts others
+    else, refused, no answer   the batch is kept and tried again (`_queue`)
 """
 
 from __future__ import annotations
@@ -16,97 +16,99 @@ from collections.abc import Iterable, Sequence
 from http.client import HTTPException
 from typing import Generic, TypeVar
 
-from ._http_post import Post, Stale
+from ._http_post import ConnectionLost, Post
 from ._queue import Undelivered
 
-__all__ = ["Offer"]
+__all__ = ["BatchSender"]
 
-_STUMBLES = 3
-"""After so many answers of 5xx running an item may be to blame; and so many items alone prove that none is."""
+_ERRORS_BEFORE_SPLIT = 3
+"""After so many 5xx in a row an item may be the cause; so many failing single items prove that none is."""
 
 Item = TypeVar("Item")
 
 
-class Offer(ABC, Generic[Item]):
-    """Offers items to one address. `setting` is what names that address, for messages. Only for one thread."""
+class BatchSender(ABC, Generic[Item]):
+    """Sends items to one URL. `setting` is the setting of that URL, for error texts. For one thread."""
 
-    denies_for_good = False
-    """Whether any other 4xx loses the items too."""
+    drops_refused = False
+    """Whether any other 4xx drops the items too."""
 
     def __init__(self, post: Post, setting: str) -> None:
         self.post = post
         self._setting = setting
-        self._stumbles = 0
+        self._error_rounds = 0
         self.answer = ""
-        """The last answer that was not a good one."""
+        """The last answer that was not a success."""
 
     @abstractmethod
     def body(self, items: Sequence[Item]) -> bytes:
-        """What is sent for these items."""
+        """The request body for these items."""
 
     def smaller(self, item: Item) -> Item | None:
-        """An item that is too large alone, cut; None when it cannot be."""
+        """A shorter version of an item that is too large; None when there is none."""
         return None
 
     def reconnect(self) -> None:
-        """A connection was found closed, and what listens there may have been started anew."""
+        """Called when the connection was closed: the server may have restarted."""
 
-    def offer(self, bodies: Iterable[Sequence[Item]]) -> list[Item]:
-        """Send what should go together, together; the items that were refused. Raises `Undelivered`: all is kept."""
-        self._took = self._stumbled = False
-        self._suspects = 0
-        refused = [item for items in bodies for item in self._offer(items)]
-        if self._suspects and not self._took:
-            raise self._kept()
-        self._stumbles = 0
+    def send(self, batches: Iterable[Sequence[Item]]) -> list[Item]:
+        """Send batches; return the items that were refused. Raises `Undelivered` when all are to be kept."""
+        self._accepted_some = self._had_error = False
+        self._single_failures = 0
+        refused = [item for items in batches for item in self._send(items)]
+        if self._single_failures and not self._accepted_some:
+            raise self._undelivered()
+        self._error_rounds = 0
         return refused
 
-    def _offer(self, items: Sequence[Item]) -> list[Item]:
-        status = self._status(items)
+    def _send(self, items: Sequence[Item]) -> list[Item]:
+        status = self._post_items(items)
         if 200 <= status < 300:
-            self._took = True
+            self._accepted_some = True
             return []
         redirect = " (a redirect, which is not followed)" if 300 <= status < 400 else ""
         self.answer = f"it answered {status}{redirect}"
         if status >= 500:
-            self._stumble(alone=len(items) == 1)
-        elif self.denies_for_good and 400 <= status < 500 and status not in (400, 408, 413, 429):
+            self._count_server_error(alone=len(items) == 1)
+        elif self.drops_refused and 400 <= status < 500 and status not in (400, 408, 413, 429):
             return list(items)
         elif status not in (400, 413):
-            raise self._kept()
+            raise self._undelivered()
         if len(items) > 1:
             middle = len(items) // 2
-            return self._offer(items[:middle]) + self._offer(items[middle:])
+            return self._send(items[:middle]) + self._send(items[middle:])
         if status == 413 and (smaller := self.smaller(items[0])) is not None:
-            return self._offer([smaller])
+            return self._send([smaller])
         return list(items)
 
-    def _stumble(self, *, alone: bool) -> None:
-        self._stumbles += not self._stumbled
-        self._stumbled = True
-        self._suspects += alone
-        if self._stumbles % _STUMBLES or (self._suspects >= _STUMBLES and not self._took):
-            raise self._kept()
+    def _count_server_error(self, *, alone: bool) -> None:
+        self._error_rounds += not self._had_error
+        self._had_error = True
+        self._single_failures += alone
+        if self._error_rounds % _ERRORS_BEFORE_SPLIT or (
+            self._single_failures >= _ERRORS_BEFORE_SPLIT and not self._accepted_some
+        ):
+            raise self._undelivered()
 
-    def _kept(self) -> Undelivered:
-        return Undelivered(f"{self.answer}; look at the server, or mend {self._setting}")
+    def _undelivered(self) -> Undelivered:
+        return Undelivered(f"{self.answer}; check the server, or correct {self._setting}")
 
-    def _status(self, items: Sequence[Item]) -> int:
+    def _post_items(self, items: Sequence[Item]) -> int:
         body = self.body(items)
         try:
             try:
                 return self.post(body)
-            except Stale:
+            except ConnectionLost:
                 self.reconnect()
             try:
                 return self.post(body)
-            except Stale:
+            except ConnectionLost:
                 return self.post(body)
         except TimeoutError:
-            raise Undelivered(f"no answer within 2 s; look at the server, or take {self._setting} out") from None
+            raise Undelivered(f"no answer within 2 s; check the server, or remove {self._setting}") from None
         except OSError as error:
             why = error.strerror or type(error).__name__
-            raise Undelivered(f"{why}; start the server, or take {self._setting} out") from None
+            raise Undelivered(f"{why}; start the server, or remove {self._setting}") from None
         except HTTPException as error:
-            why = f"the answer is no HTTP ({type(error).__name__})"
-            raise Undelivered(f"{why}; look at what listens there") from None
+            why = f"the answer is not HTTP ({type(error).__name__})"
+            raise Undelivered(f"{why}; check what listens there") from None

@@ -1,8 +1,8 @@
-"""One POST with a hard end.
+"""HTTP POST with a total deadline.
 
-Owns: `Post`: a connection to one address that is kept between requests, its deadline, and how much of a reply is read.
-Must never: follow a redirect, ask a proxy, read more than 64 KiB of a reply, or take longer than its deadline, however
-slowly a peer answers. (Looking a name up is the system's business and has no deadline.)
+Owns: `Post`: a connection to one URL that is kept between requests, its deadline, and how much of a response is read.
+Must never: follow a redirect, use a proxy, read more than 64 KiB of a response, or take longer than its deadline,
+however slowly the server sends. (The system's name lookup has no deadline.)
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from ..errors import ConfigError
 
-__all__ = ["Post", "Stale"]
+__all__ = ["ConnectionLost", "Post"]
 
-_REPLY = 65_536
-_REST = 0.2
-"""Seconds for what follows a reply's head."""
+_MAX_RESPONSE = 65_536
+_BODY_SECONDS = 0.2
+"""Seconds to read the body of a response."""
 
 
-class Stale(Exception):
-    """The peer had closed a kept connection: nothing is wrong, the next request opens a new one."""
+class ConnectionLost(Exception):
+    """The server had closed a kept connection; the next request opens another."""
 
 
 class Post:
     """Requests to `url`, one at a time, each done within `timeout` seconds.
 
-    A URL without a scheme is http; `end` is what its path ends with, added where it does not. A password in it,
-    `http://token:…@host`, is sent as a bearer token, and shown nowhere. `headers` take the place of ours.
+    A URL without a scheme is http; `end` is appended to its path unless the path ends with it. A password in it,
+    `http://token:…@host`, is sent as a bearer token and never shown. `headers` replace the default ones.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Post:
             port, host = parts.port, parts.hostname or ""
             host = host if host.isascii() else host.encode("idna").decode("ascii")
         except ValueError as error:
-            raise ConfigError(f"{_open(url)!r} is no address: {error}; write it as {example}") from None
+            raise ConfigError(f"{_without_credentials(url)!r} is not a URL: {error}; write it as {example}") from None
         if parts.scheme not in ("http", "https") or not host or port == 0:
-            raise ConfigError(f"{_open(url)!r} is no address for events; write it as {example}")
+            raise ConfigError(f"{_without_credentials(url)!r} is not a URL for events; write it as {example}")
         self._tls = parts.scheme == "https"
         self._host = host
         self._port = port or (443 if self._tls else 80)
@@ -71,50 +71,50 @@ class Post:
         for name, value in lines.items():
             if not (name + value).isascii() or not (name + value).isprintable() or ":" in name:
                 raise ConfigError(
-                    f"the header {name!r} for events, or the token in their address, has characters that no "
+                    f"the header {name!r} for events, or the token in their URL, has characters that no "
                     "header takes; make a new one"
                 )
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         self.place = urlunsplit((parts.scheme, self._authority, path, "", ""))
-        """The address without what may be secret in it."""
+        """The URL without credentials and query."""
         self._timeout = timeout
         self._context: ssl.SSLContext | None = None
 
     def __call__(self, body: bytes) -> int:
-        """Send a body; the status of the answer. Raises `Stale`, `OSError` or `HTTPException`."""
+        """Send a body; return the status. Raises `ConnectionLost`, `OSError` or `HTTPException`."""
         until = time.monotonic() + self._timeout
         kept = self._socket
-        wire = _Wire(kept or self._connect(until), until)
+        connection = _DeadlineSocket(kept or self._connect(until), until)
         try:
             head = (
                 f"POST {self._target} HTTP/1.1\r\nHost: {self._authority}\r\n"
                 f"Content-Length: {len(body)}\r\n{self._headers}\r\n"
             )
-            with suppress(BrokenPipeError, ConnectionResetError):  # it may have answered before it had heard all
-                wire.send(head.encode("ascii") + body)
-            with HTTPResponse(wire, method="POST") as response:  # type: ignore[arg-type]
+            with suppress(BrokenPipeError, ConnectionResetError):  # the server may respond before it has read all
+                connection.send(head.encode("ascii") + body)
+            with HTTPResponse(connection, method="POST") as response:  # type: ignore[arg-type]
                 response.begin()
                 status = response.status
-                # The status says it all; the rest is read, if it is there, so that the connection can be used again.
-                wire.until = min(until, time.monotonic() + _REST)
+                # Only the status matters; the body is read so that the connection can be used again.
+                connection.until = min(until, time.monotonic() + _BODY_SECONDS)
                 with suppress(OSError, HTTPException):
-                    response.read(_REPLY)
-                # A server that says 413 may have left the body unread, to stumble over it later.
-                wire.keep = response.isclosed() and not (response.will_close or wire.ended or status == 413)
+                    response.read(_MAX_RESPONSE)
+                # A server that responds 413 may have left the request body unread, and would read it as a request.
+                connection.keep = response.isclosed() and not (response.will_close or connection.ended or status == 413)
             return status
         except (OSError, HTTPException) as error:
-            if kept is not None and not wire.heard and not isinstance(error, TimeoutError):
-                raise Stale from None
+            if kept is not None and not connection.heard and not isinstance(error, TimeoutError):
+                raise ConnectionLost from None
             raise
         finally:
-            if not wire.keep:
+            if not connection.keep:
                 self.close()
 
     @property
     def connected(self) -> bool:
-        """Whether a connection is open, and the peer has not closed it."""
+        """Whether a connection is open, and the server has not closed it."""
         if self._socket is not None:
-            # Between requests nothing is to be read but the end.
+            # Between requests only the end of the stream can be read.
             with suppress(OSError, ValueError), selectors.DefaultSelector() as selector:
                 selector.register(self._socket, selectors.EVENT_READ)
                 if not selector.select(0):
@@ -134,33 +134,33 @@ class Post:
 
     def _connect(self, until: float) -> socket.socket:
         failure: OSError = OSError(f"no address is known for {self._host}")
-        # As bytes: a text would have its codec imported here, and a child forked meanwhile would wait for that forever.
+        # As bytes: a str would import its codec here, and a child forked meanwhile would wait for that forever.
         host = self._host.encode("ascii")
         for family, kind, protocol, _, address in socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM):
-            made = socket.socket(family, kind, protocol)
+            opened = socket.socket(family, kind, protocol)
             try:
-                made.settimeout(_left(until))
-                made.connect(address)
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                opened.settimeout(_seconds_left(until))
+                opened.connect(address)
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if self._tls:
                     self._context = self._context or ssl.create_default_context()
-                    made.settimeout(_left(until))
-                    made = self._context.wrap_socket(made, server_hostname=self._host)
-                self._socket = made
-                return made
+                    opened.settimeout(_seconds_left(until))
+                    opened = self._context.wrap_socket(opened, server_hostname=self._host)
+                self._socket = opened
+                return opened
             except OSError as error:
-                made.close()
+                opened.close()
                 failure = error
         raise failure
 
 
-def _open(url: str) -> str:
-    """An address without what may be secret in it, even where it is no address."""
+def _without_credentials(url: str) -> str:
+    """A URL without credentials and query, also when it is not valid."""
     return url.partition("?")[0].partition("#")[0].rpartition("@")[2]
 
 
-class _Wire(io.RawIOBase):
-    """A socket under a deadline, as the reader that `HTTPResponse` wants."""
+class _DeadlineSocket(io.RawIOBase):
+    """A socket under a deadline, in the form that `HTTPResponse` reads."""
 
     def __init__(self, connection: socket.socket, until: float) -> None:
         self._connection = connection
@@ -171,7 +171,7 @@ class _Wire(io.RawIOBase):
     def send(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
-            self._connection.settimeout(_left(self.until))
+            self._connection.settimeout(_seconds_left(self.until))
             left = left[self._connection.send(left) :]
 
     def makefile(self, *_: Any) -> io.BufferedReader:
@@ -181,18 +181,18 @@ class _Wire(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        room = min(len(buffer), _REPLY - self.heard)
+        room = min(len(buffer), _MAX_RESPONSE - self.heard)
         if room <= 0:
             self.ended = True
             return 0
-        self._connection.settimeout(_left(self.until))
+        self._connection.settimeout(_seconds_left(self.until))
         got = self._connection.recv_into(buffer, room)
         self.heard += got
         self.ended = self.ended or not got
         return got
 
 
-def _left(until: float) -> float:
+def _seconds_left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError("the deadline has passed")

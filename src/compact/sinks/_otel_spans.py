@@ -1,7 +1,7 @@
-"""A fold drawn as OpenTelemetry spans.
+"""A compaction as OpenTelemetry spans.
 
-Owns: the names of our spans and attributes (`gen_ai.*` where the conventions have one), and what OTLP can carry.
-Must never: send anything, or put a conversation's text into a span unless asked to.
+Owns: the names of spans and attributes (`gen_ai.*` where the conventions have one), and which values OTLP can carry.
+Must never: send anything, or put text of a conversation into a span unless `capture_content` is set.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanContext, Tracer
 
-__all__ = ["draw", "kind_of", "scalars", "scores_of"]
+__all__ = ["call_attributes", "draw_spans", "fidelity_scores", "scalar_attributes"]
 
-_LONGEST_TEXT = 4_096
-_LARGEST = 1 << 63
+_MAX_TEXT = 4_096
+_INT_LIMIT = 1 << 63
 _FALLBACKS = frozenset({"pruning-only", "extract", "unchanged", "none", "raise"})
-"""What is done when nothing more is tried; other fallbacks are another try."""
+"""Final fallbacks; other fallbacks are another try."""
 
 Scalar = str | bool | int | float
 
 
-def draw(call: TracedCall, parent: SpanContext | None, tracer: Tracer, capture_content: bool) -> None:
-    """The spans of one fold, below the span that was current where its call began."""
+def draw_spans(call: TracedCall, parent: SpanContext | None, tracer: Tracer, capture_content: bool) -> None:
+    """Create the spans of one compaction, below the span that was current when its call began."""
     from opentelemetry import trace
     from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -34,28 +34,28 @@ def draw(call: TracedCall, parent: SpanContext | None, tracer: Tracer, capture_c
         "compact_messages",
         trace.set_span_in_context(trace.NonRecordingSpan(parent or trace.INVALID_SPAN_CONTEXT)),
         SpanKind.INTERNAL,
-        scalars(_told(call, capture_content)),
+        scalar_attributes(_span_attributes(call, capture_content)),
         start_time=_nanoseconds(call.started),
     )
-    if not call.folded:
+    if not call.is_compacted:
         failure = call.failure or {}
-        span.set_status(Status(StatusCode.ERROR, _text(str(failure.get("message", "")))))
+        span.set_status(Status(StatusCode.ERROR, _shorten(str(failure.get("message", "")))))
     for event in call.events:
-        told = {name: value for name, value in event.data.items() if capture_content or name != "summary"}
-        span.add_event(event.name, _flat(told), _nanoseconds(event.time))
+        data = {name: value for name, value in event.data.items() if capture_content or name != "summary"}
+        span.add_event(event.name, _flat(data), _nanoseconds(event.time))
     for at, event in enumerate(call.events):
         if event.name == "compact.summary_call":
-            _draw_chat(call, at, tracer, trace.set_span_in_context(span))
+            _draw_summary_call(call, at, tracer, trace.set_span_in_context(span))
     span.end(_nanoseconds(max(call.started, call.ended)))
 
 
-def _draw_chat(call: TracedCall, at: int, tracer: Tracer, inside: Context) -> None:
-    """A call of the summarizer. What the built-in one does is no chat with a model."""
+def _draw_summary_call(call: TracedCall, at: int, tracer: Tracer, inside: Context) -> None:
+    """Create the span of a call of the summarizer. The built-in one is not a chat with a model."""
     from opentelemetry.trace import SpanKind, Status, StatusCode
 
     event = call.events[at]
     model, built_in = event.data.get("model"), event.data.get("model") == "extract"
-    told = {
+    attributes = {
         "gen_ai.conversation.id": call.session_id,
         "compact.kind": event.data.get("kind"),
         "compaction.strategy": event.data.get("strategy"),
@@ -63,7 +63,7 @@ def _draw_chat(call: TracedCall, at: int, tracer: Tracer, inside: Context) -> No
         "openinference.span.kind": "CHAIN" if built_in else "LLM",
     }
     if not built_in:
-        told |= {
+        attributes |= {
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": model,
             "gen_ai.usage.input_tokens": event.data.get("input_tokens"),
@@ -71,12 +71,12 @@ def _draw_chat(call: TracedCall, at: int, tracer: Tracer, inside: Context) -> No
         }
     if event.status == "error":
         later = (after.data.get("error_type") for after in call.events[at:] if after.name == "compact.error")
-        told["error.type"] = next(later, None) or "_OTHER"
+        attributes["error.type"] = next(later, None) or "_OTHER"
     span = tracer.start_span(
-        "extract" if built_in else _text(f"chat {model}") if model else "chat",
+        "extract" if built_in else _shorten(f"chat {model}") if model else "chat",
         inside,
         SpanKind.INTERNAL if built_in else SpanKind.CLIENT,
-        scalars(told),
+        scalar_attributes(attributes),
         start_time=_nanoseconds(max(call.started, event.time - event.duration)),
     )
     if event.status == "error":
@@ -84,23 +84,23 @@ def _draw_chat(call: TracedCall, at: int, tracer: Tracer, inside: Context) -> No
     span.end(_nanoseconds(max(call.started, event.time)))
 
 
-def _told(call: TracedCall, capture_content: bool) -> dict[str, Any]:
-    """What a fold's span says of it."""
+def _span_attributes(call: TracedCall, capture_content: bool) -> dict[str, Any]:
+    """The attributes of a compaction's span."""
     estimate, decision, pruned = (
         call.data("token_estimate"),
         call.data("trigger_decision"),
         call.data("pruned_messages"),
     )
     created, failure = call.data("summary_created"), call.failure or {}
-    told = {
+    attributes = {
         "gen_ai.conversation.id": call.session_id,
-        "gen_ai.conversation.compacted": True if call.folded else None,
+        "gen_ai.conversation.compacted": True if call.is_compacted else None,
         "compaction.strategy": created.get("strategy") or decision.get("policy", {}).get("strategy"),
         "compaction.messages_before": pruned.get("messages_before"),
         "compaction.messages_after": pruned.get("messages_after"),
         "compaction.tokens_before": pruned.get("tokens_before", estimate.get("t_est")),
         "compaction.tokens_after": pruned.get("tokens_after"),
-        **kind_of(call),
+        **call_attributes(call),
         "compact.step": call.step,
         "compact.window_tokens": estimate.get("max_tokens"),
         "compact.trigger_tokens": decision.get("trigger"),
@@ -109,70 +109,72 @@ def _told(call: TracedCall, capture_content: bool) -> dict[str, Any]:
         "compact.clipped_messages": pruned.get("clipped"),
         "compact.summary_tokens": created.get("summary_tokens"),
         "compact.compression_ratio": created.get("compression_ratio"),
-        "compact.fidelity.score": min(scores_of(call), default=None),
+        "compact.fidelity.score": min(fidelity_scores(call), default=None),
         "compact.cost_usd": call.cost_usd,
         "compact.note": decision.get("note"),
         "openinference.span.kind": "CHAIN",
     }
     if failure.get("fallback") in _FALLBACKS:
-        # A fold that left in spite of a failure did not fail; the conventions keep `error.type` for those that did.
-        told["compact.fallback"] = failure["fallback"]
-        told["compact.error_type" if call.folded else "error.type"] = failure.get("error_type")
+        # A compaction that was completed despite a failure did not fail, and `error.type` is for those that did.
+        attributes["compact.fallback"] = failure["fallback"]
+        attributes["compact.error_type" if call.is_compacted else "error.type"] = failure.get("error_type")
     if capture_content and "summary" in created:
-        told |= {"output.value": created["summary"], "output.mime_type": "text/plain"}
-    return told
+        attributes |= {"output.value": created["summary"], "output.mime_type": "text/plain"}
+    return attributes
 
 
-def kind_of(call: TracedCall) -> dict[str, Any]:
-    """What tells folds of one sort from others: few values each."""
+def call_attributes(call: TracedCall) -> dict[str, Any]:
+    """Attributes that group compactions: few values each."""
     decision = call.data("trigger_decision")
     rules = decision.get("policy", {})
     return {
-        "compact._spec": call.data("token_estimate").get("model"),
+        "compact.model": call.data("token_estimate").get("model"),
         "compact.layout": rules.get("layout"),
         "compact.strategy": rules.get("strategy"),
         "compact.reason": decision.get("reason"),
     }
 
 
-def scores_of(call: TracedCall) -> list[float]:
-    """What the summaries of a fold kept, of 100."""
-    reports = (event.data.get("report") or {} for event in call.named("summary_created"))
+def fidelity_scores(call: TracedCall) -> list[float]:
+    """The fidelity scores of a compaction's summaries, of 100."""
+    reports = (event.data.get("report") or {} for event in call.events_named("summary_created"))
     return [float(report["score"]) for report in reports if "score" in report]
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "compact.") -> dict[str, Scalar]:
-    """Numbers and names at any depth, under one name each. Lists are left out: they hold quotes."""
+    """Numbers and texts at any depth as flat attributes. Lists are left out: they quote the conversation."""
     flat: dict[str, Scalar] = {}
     for name, value in data.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{_text(name)}.")
+            flat |= _flat(value, f"{prefix}{_shorten(name)}.")
         else:
-            flat |= scalars({f"{prefix}{_text(name)}": value})
+            flat |= scalar_attributes({f"{prefix}{_shorten(name)}": value})
     return flat
 
 
-def scalars(told: Mapping[str, Any]) -> dict[str, Scalar]:
-    """What OTLP can carry of it."""
+def scalar_attributes(attributes: Mapping[str, Any]) -> dict[str, Scalar]:
+    """The values that OTLP can carry as attributes."""
     carried: dict[str, Scalar] = {}
-    for name, value in told.items():
+    for name, value in attributes.items():
         if isinstance(value, str):
-            # A summary is bounded by its own limit.
-            carried[name] = _utf8(value) if name in ("output.value", "compact.summary") else _text(value)
+            # A summary has a separate limit.
+            carried[name] = (
+                _replace_surrogates(value) if name in ("output.value", "compact.summary") else _shorten(value)
+            )
         elif isinstance(value, bool | float):
             carried[name] = value
         elif isinstance(value, int):
-            carried[name] = value if -_LARGEST <= value < _LARGEST else _text(hex(value))
+            carried[name] = value if -_INT_LIMIT <= value < _INT_LIMIT else _shorten(hex(value))
     return carried
 
 
-def _text(value: str) -> str:
-    value = _utf8(value)
-    return value if len(value) <= _LONGEST_TEXT else value[: _LONGEST_TEXT - 1] + "…"
+def _shorten(value: str) -> str:
+    value = _replace_surrogates(value)
+    return value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…"
 
 
-def _utf8(value: str) -> str:
-    """Half a surrogate pair cannot be sent, and would lose everything beside it."""
+def _replace_surrogates(value: str) -> str:
+    """The text without lone surrogates, which cannot be encoded and would lose the whole request."""
     return value.encode("utf-8", "replace").decode()
 
 

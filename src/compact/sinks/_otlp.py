@@ -1,10 +1,10 @@
-"""Spans and metrics of our own to one collector, over HTTP.
+"""Spans and metrics to one OTLP collector over HTTP.
 
-Owns: `Collector`: providers that nobody else sees, and the way from them to the collector. It belongs to one process.
+Owns: `Collector`: private providers, and sending their spans and metrics. It belongs to one process.
 Must never: set a global provider, start a thread, or hold spans back because of metrics.
 
-OpenTelemetry makes the bodies, and we send them: its exporters wait for as long as a reply drips. The environment
-speaks here too: OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES.
+OpenTelemetry encodes the bodies and `Post` sends them, because OpenTelemetry's exporters have no total deadline. These
+variables apply: OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.util.re import parse_env_headers
 
-from ._batching import Offer
-from ._http_post import Post, Stale
+from ._batching import BatchSender
+from ._http_post import ConnectionLost, Post
 
-__all__ = ["Address", "Collector", "resource_of_ours"]
+__all__ = ["Collector", "CollectorAddress", "make_resource"]
 
 log = logging.getLogger("compact")
 
 _TRACES, _METRICS = "/v1/traces", "/v1/metrics"
 _MOST_SPANS = 512
-"""Spans that may wait for a collector to come back."""
-_PAUSE = 60.0
-"""Seconds without metrics after a collector failed to take them: the next ones tell all that these did."""
+"""Spans that may wait for a collector that is down."""
+_METRICS_PAUSE = 60.0
+"""Seconds without metrics after a collector failed: the next ones include these."""
 
 
-class Address:
-    """Where a collector listens, and what it wants to be told to let somebody in. `place` has no secret in it."""
+class CollectorAddress:
+    """The URL and the headers of a collector. `place` is the URL without credentials."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str]) -> None:
         example = "http://127.0.0.1:4318"
         endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
-        Post(endpoint, example=example)  # whether it is an address at all
+        Post(endpoint, example=example)  # raises if the URL is not valid
         parts = urlsplit(endpoint)
         path = parts.path.rstrip("/").removesuffix(_TRACES).removesuffix(_METRICS).rstrip("/")
         user, _, host = parts.netloc.rpartition("@")
@@ -58,70 +58,70 @@ class Address:
         self.place = self.post("").place.rstrip("/")
 
     def post(self, end: str) -> Post:
-        """A connection for one signal."""
+        """A connection for traces or for metrics."""
         return Post(self._base, end, headers=self._headers)
 
 
-class _Spans(Offer[ReadableSpan]):
-    denies_for_good = True
+class _SpanSender(BatchSender[ReadableSpan]):
+    drops_refused = True
 
     def body(self, items: Sequence[ReadableSpan]) -> bytes:
-        """A request to export them."""
+        """The export request."""
         return bytes(encode_spans(items).SerializeToString())
 
 
 class Collector:
-    """A tracer provider and a meter provider, and `export…` for what has come together in them."""
+    """A tracer provider and a meter provider, and the export of their spans and metrics."""
 
-    def __init__(self, address: Address, resource: Resource) -> None:
-        self._spans = _Spans(address.post(_TRACES), "tracing.otlp_endpoint")
-        self._post_numbers = address.post(_METRICS)
-        self._ended = _Ended()
+    def __init__(self, address: CollectorAddress, resource: Resource) -> None:
+        self._spans = _SpanSender(address.post(_TRACES), "tracing.otlp_endpoint")
+        self._post_metrics = address.post(_METRICS)
+        self._ended = _EndedSpans()
         self.tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         self.tracers.add_span_processor(self._ended)
         self._reader = InMemoryMetricReader()
         self.meters = MeterProvider([self._reader], resource=resource, shutdown_on_exit=False)
-        self._numbers_from = 0.0
+        self._metrics_from = 0.0
 
     def export(self) -> tuple[int, str]:
-        """Send the spans that have ended; how many of their events were refused, and why.
+        """Send the spans that have ended; return how many of their events were refused, and the answer.
 
-        What a peer may take later stays for the next time, and is `Undelivered` until then.
+        Spans that the collector may accept later are kept; then this raises `Undelivered`.
         """
         spans = self._ended.spans
-        refused = self._spans.offer([list(spans)]) if spans else []
+        refused = self._spans.send([list(spans)]) if spans else []
         spans.clear()
         return sum(len(span.events) for span in refused), self._spans.answer
 
-    def export_numbers(self) -> None:
-        """Send all numbers as they stand. Should that fail, the next ones do: there are collectors without metrics."""
-        if time.monotonic() < self._numbers_from:
+    def export_metrics(self) -> None:
+        """Send the metrics. A failure is ignored, because some collectors take no metrics."""
+        if time.monotonic() < self._metrics_from:
             return
-        numbers = self._reader.get_metrics_data()
-        if numbers is None:
+        metrics = self._reader.get_metrics_data()
+        if metrics is None:
             return
-        body, status = bytes(encode_metrics(numbers).SerializeToString()), 0
+        body, status = bytes(encode_metrics(metrics).SerializeToString()), 0
         try:
             try:
-                status = self._post_numbers(body)
-            except Stale:
-                status = self._post_numbers(body)
+                status = self._post_metrics(body)
+            except ConnectionLost:
+                status = self._post_metrics(body)
         except (OSError, HTTPException) as error:
-            log.debug("%s did not answer", self._post_numbers.place, exc_info=error)
+            log.debug("%s did not answer", self._post_metrics.place, exc_info=error)
         if not 200 <= status < 300:
-            # What it never takes it is not asked again.
+            # After a final refusal no more metrics are sent.
             never = 300 <= status < 500 and status not in (408, 429)
-            self._numbers_from = float("inf") if never else time.monotonic() + _PAUSE
-            log.info("%s took no metrics (%s); spans are sent on", self._post_numbers.place, status or "no answer")
+            self._metrics_from = float("inf") if never else time.monotonic() + _METRICS_PAUSE
+            log.info("%s took no metrics (%s); spans are sent on", self._post_metrics.place, status or "no answer")
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._spans.post.close()
-        self._post_numbers.close()
+        self._post_metrics.close()
 
 
-class _Ended(SpanProcessor):
-    """Spans that have ended and wait for their export, the newest ones."""
+class _EndedSpans(SpanProcessor):
+    """The newest spans that have ended and wait for export."""
 
     def __init__(self) -> None:
         self.spans: list[ReadableSpan] = []
@@ -132,8 +132,8 @@ class _Ended(SpanProcessor):
         del self.spans[:-_MOST_SPANS]
 
 
-def resource_of_ours() -> Resource:
-    """Who sends: what the environment says, or else `compact`. It takes threads to find out, so not at exit."""
+def make_resource() -> Resource:
+    """The resource of the environment, named `compact` by default. Detection uses threads, so not at exit."""
     found = Resource.create()
     if str(found.attributes.get("service.name", "")).startswith("unknown_service"):
         return found.merge(Resource({"service.name": "compact"}))

@@ -1,7 +1,7 @@
-"""What exporters share with the whole process: its stderr, and that it may fork.
+"""What sinks share in one process: lines on stderr, and forks.
 
-Owns: `say`, at most one line a minute for each place; `renewed_in_child`.
-Must never: raise, or print what an event holds.
+Owns: `report`, at most one line a minute for each destination; `renew_after_fork`.
+Must never: raise, or print the content of an event.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["renewed_in_child", "say", "write_line"]
+__all__ = ["renew_after_fork", "report", "write_line"]
 
-_QUIET = 60.0
-_PLACES = 1_000
+_SECONDS_BETWEEN = 60.0
+_MAX_PLACES = 1_000
 
 
-def say(label: str, place: str, text: str) -> bool:
-    """`[label] text.` on stderr, unless this place had a line within the last minute; whether it was said."""
+def report(label: str, place: str, text: str) -> bool:
+    """Write `[label] text.` to stderr, unless this place had a line in the last minute; return whether it did."""
     now = time.monotonic()
     with _mutex:
-        if now - _said.get((label, place), -_QUIET) < _QUIET:
+        if now - _reported_at.get((label, place), -_SECONDS_BETWEEN) < _SECONDS_BETWEEN:
             return False
-        if len(_said) >= _PLACES:
-            _said.clear()
-        _said[label, place] = now
+        if len(_reported_at) >= _MAX_PLACES:
+            _reported_at.clear()
+        _reported_at[label, place] = now
     write_line(f"[{label}] {text}.")
     return True
 
 
 def write_line(line: str) -> None:
-    """A line on stderr, if there is one that can be written to."""
+    """Write a line to stderr, if that is possible."""
     with suppress(Exception):
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
 
-_mutex = threading.RLock()  # whoever holds it may be interrupted, and speak again
-_said: dict[tuple[str, str], float] = {}
+_mutex = threading.RLock()  # a signal handler may report while it is held
+_reported_at: dict[tuple[str, str], float] = {}
 
 
 class _Renewable(Protocol):
@@ -51,16 +51,16 @@ class _Renewable(Protocol):
 _renewable: WeakSet[_Renewable] = WeakSet()
 
 
-def renewed_in_child(thing: _Renewable) -> None:
-    """Have `_renew()` called on a thing in every forked child, as long as the thing lives."""
-    _renewable.add(thing)
+def renew_after_fork(renewable: _Renewable) -> None:
+    """Have `_renew()` called on an object in every forked child, as long as the object lives."""
+    _renewable.add(renewable)
 
 
 def _after_fork() -> None:
     global _mutex
     _mutex = threading.RLock()
-    for thing in list(_renewable):
-        thing._renew()
+    for renewable in list(_renewable):
+        renewable._renew()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,12 +1,12 @@
-"""The end of a process, as exporters meet it.
+"""The exit of a process: queues are flushed, and losses are reported.
 
-Owns: which queues there are, what is done at exit, and the losses of queues that nobody holds any more.
-Must never: wait longer than two seconds in all, whatever ends the process, or tell of a loss twice.
+Owns: the set of live queues, what happens at exit, and the losses of queues that were garbage collected.
+Must never: wait longer than two seconds in all, or report a loss twice.
 
 Rules:
-- `atexit` runs what was registered last first. A queue that starts to work registers anew, so that it is emptied before
-  an application's own exporters, which it may feed, shut down.
-- A child of `multiprocessing` ends without `atexit`; it has finalizers of its own.
+- `atexit` runs the last registered function first. A queue that starts to work registers again, so that it is flushed
+  before the application's exporters, which it may feed, shut down.
+- A child of `multiprocessing` ends without `atexit`; it has separate finalizers.
 """
 
 from __future__ import annotations
@@ -18,89 +18,89 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from ._process import renewed_in_child, write_line
+from ._process import renew_after_fork, write_line
 
 if TYPE_CHECKING:
     from ._queue import Queued
 
-__all__ = ["PATIENCE", "expect", "know", "not_delivered", "remember", "waiting"]
+__all__ = ["CLOSE_SECONDS", "busy_queues", "describe_loss", "flush_at_exit", "record_losses", "register_exit"]
 
-PATIENCE = 2.0
-"""Seconds that closing, or the interpreter's exit, waits for what is queued."""
+CLOSE_SECONDS = 2.0
+"""Seconds that closing, or the exit of the interpreter, waits for queued events."""
 
-waiting: set[Queued] = set()
-"""Queues in which something waits: nobody else may be holding them any more."""
+busy_queues: set[Queued] = set()
+"""Queues with waiting events: this may be the only reference to them."""
 _alive: weakref.WeakSet[Queued] = weakref.WeakSet()
 
 
-class _State:
-    """What belongs to one process."""
+class _ExitState:
+    """The state of one process."""
 
     def __init__(self) -> None:
         self._renew()
-        renewed_in_child(self)
+        renew_after_fork(self)
 
     def _renew(self) -> None:
         self.until: float | None = None
-        """When the exit has to be done, once it has begun."""
+        """The deadline of the exit, once it has begun."""
         self.finalized_in = 0
-        """The process that `multiprocessing` was told of."""
-        self.untold: dict[tuple[str, str], tuple[int, str]] = {}
-        """Losses of queues that are gone, by label and place, with a reason."""
+        """The process in which a finalizer of `multiprocessing` is registered."""
+        self.unreported: dict[tuple[str, str], tuple[int, str]] = {}
+        """Losses of queues that no longer exist, by label and place, with a reason."""
 
 
-_state = _State()
+_state = _ExitState()
 
 
-def know(queue: Queued) -> None:
-    """Empty this queue at exit."""
+def flush_at_exit(queue: Queued) -> None:
+    """Flush this queue at exit."""
     _alive.add(queue)
 
 
-def expect() -> None:
-    """A queue has something to do from now on, which an exit must not cut off."""
-    atexit.unregister(_before_others)
-    atexit.register(_before_others)
+def register_exit() -> None:
+    """Register the exit again: a queue starts to work."""
+    atexit.unregister(_at_exit_first)
+    atexit.register(_at_exit_first)
     multiprocessing = sys.modules.get("multiprocessing.util")
     if multiprocessing is not None and _state.finalized_in != os.getpid():
         _state.finalized_in = os.getpid()
         multiprocessing.Finalize(None, _at_exit, exitpriority=0)
 
 
-def remember(queue: Queued) -> None:
-    """Keep for the exit what a queue lost, or will have lost by then, without saying so."""
-    lost, reason = queue._untold()
+def record_losses(queue: Queued) -> None:
+    """Keep for the exit the losses of a queue that were not reported, and its undelivered events."""
+    lost, reason = queue._unreported()
     lost += queue.queued
     if lost > 0:
-        place = queue._label, queue._to
-        _state.untold[place] = _state.untold.get(place, (0, ""))[0] + lost, reason
-        queue._admitted += lost
+        place = queue._label, queue._destination
+        _state.unreported[place] = _state.unreported.get(place, (0, ""))[0] + lost, reason
+        queue._reported += lost
 
 
-def not_delivered(count: int, to: str) -> str:
-    """How a loss is told."""
+def describe_loss(count: int, to: str) -> str:
+    """The text that reports a loss."""
     return f"{count:,} events were not delivered{to}" if count != 1 else f"1 event was not delivered{to}"
 
 
 def _at_exit() -> None:
-    """All queues have the same two seconds; what is lost, and was not said before, is one line for each place."""
-    _state.until = until = _state.until or time.monotonic() + PATIENCE
+    """Flush all queues within the same two seconds; write one line of unreported losses for each place."""
+    _state.until = until = _state.until or time.monotonic() + CLOSE_SECONDS
     queues = list(_alive)
     for queue in queues:
-        queue._by = until
+        queue._close_by = until
         queue.flush(0)
     for queue in queues:
         if not queue.flush(max(0.0, until - time.monotonic())):
-            queue._reason = queue._reason or f"no answer within {PATIENCE:g} s"
-        remember(queue)
-    while _state.untold:
-        (label, to), (lost, reason) = _state.untold.popitem()
-        write_line(f"[{label}] {not_delivered(lost, to)} before exit: {reason}.")
+            queue._reason = queue._reason or f"no answer within {CLOSE_SECONDS:g} s"
+        record_losses(queue)
+    while _state.unreported:
+        (label, to), (lost, reason) = _state.unreported.popitem()
+        write_line(f"[{label}] {describe_loss(lost, to)} before exit: {reason}.")
 
 
-def _before_others() -> None:
+def _at_exit_first() -> None:
     _at_exit()
 
 
-# This one stays: what is registered while an exit is under way is not run any more.
+# Stays registered: functions that are registered during an exit are not run.
 atexit.register(_at_exit)

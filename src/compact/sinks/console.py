@@ -1,12 +1,12 @@
 """Events on the terminal, one readable line each.
 
-Owns: `console_sink`, and which numbers of an event matter to somebody who looks on.
-Must never: print more than one line per event, pass control characters of a payload on to a terminal, or read markup
+Owns: `console_sink`, and which numbers of an event are shown.
+Must never: print more than one line per event, pass control characters of a payload to a terminal, or interpret markup
 in a payload.
 
 Rules:
-- A line is time, mark, session, step, event, and the few numbers that matter. `!` marks a warning, `!!` an error.
-- With rich installed (extra `cli`) errors and warnings are coloured where it finds a terminal that takes colours.
+- A line has time, mark, session, step, event, and a few numbers. `!` marks a warning, `!!` an error.
+- With rich installed (extra `cli`) errors and warnings are coloured on terminals that support it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import Any, TextIO
 
 from .._events.event import Event, Sink
 from .._events.serialize import plain
-from ._process import renewed_in_child
+from ._process import renew_after_fork
 
 __all__ = ["console_sink"]
 
-_LONGEST_TEXT = 200
+_MAX_TEXT = 200
 _ROUTINE = frozenset({"compact.token_estimate", "compact.trigger_decision"})
 
 
 def console_sink(file: TextIO | None = None) -> Sink:
-    """A sink that prints each event to `file`, or to whatever stderr is at that moment."""
-    return _Console(file)
+    """A sink that prints each event to `file`, or to the current `sys.stderr`."""
+    return _ConsoleSink(file)
 
 
-class _Console:
-    """Prints; what prints is made for each file, and anew in a forked child, where its locks may be held by nobody."""
+class _ConsoleSink:
+    """Prints events. The printer is made for each file, and again in a forked child, where its locks may be held."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
-        self._printer = _printer()
+        self._printer = _choose_printer()
         self._renew()
-        renewed_in_child(self)
+        renew_after_fork(self)
 
     def _renew(self) -> None:
         self._last: tuple[TextIO, Callable[[str, str], None]] | None = None
@@ -51,8 +51,8 @@ class _Console:
         last[1](_line(event), _style(event))
 
 
-def _printer() -> Callable[[TextIO], Callable[[str, str], None]]:
-    """What makes, for a file, what prints a line in a style on it: with rich when it is there, else plainly."""
+def _choose_printer() -> Callable[[TextIO], Callable[[str, str], None]]:
+    """A function that makes the printer of a file: with rich when it is installed, else plain."""
     try:
         from rich.console import Console
         from rich.text import Text
@@ -61,7 +61,7 @@ def _printer() -> Callable[[TextIO], Callable[[str, str], None]]:
 
     def rich_printer(out: TextIO) -> Callable[[str, str], None]:
         console = Console(file=out, force_jupyter=False)
-        # As text, so that nothing in it is markup; soft, so that a narrow terminal does not break a line.
+        # As `Text`, so that markup is not interpreted; soft, so that a narrow terminal does not break a line.
         return lambda line, style: console.print(Text(line, style=style), soft_wrap=True, highlight=False)
 
     return rich_printer
@@ -76,11 +76,11 @@ def _plain_printer(out: TextIO) -> Callable[[str, str], None]:
 
 
 def _line(event: Event) -> str:
-    tell = _TELL.get(event.name, _tell_any)
+    format_data = _FORMATTERS.get(event.name, _other_event)
     name = event.name.removeprefix("compact.")
     return (
-        f"{_clock(event.time)} {_mark(event):<2} {_clean(event.session_id)} #{_clean(event.step)} "
-        f"{_clean(name)}: {tell(event.data)}{_took(event.duration)}"
+        f"{_clock(event.time)} {_mark(event):<2} {_printable(event.session_id)} #{_printable(event.step)} "
+        f"{_printable(name)}: {format_data(event.data)}{_duration(event.duration)}"
     )
 
 
@@ -97,53 +97,53 @@ def _style(event: Event) -> str:
 def _token_estimate(data: Mapping[str, Any]) -> str:
     used, window = data.get("t_est"), data.get("max_tokens")
     share = f" ({used / window:.0%})" if _is_number(used) and _is_number(window) and window else ""
-    return f"{_clean(used)} of {_clean(window)} tokens{share}"
+    return f"{_printable(used)} of {_printable(window)} tokens{share}"
 
 
 def _trigger_decision(data: Mapping[str, Any]) -> str:
     if not data.get("triggered"):
-        return f"nothing due, {_clean(data.get('reason'))}"
-    pruned = f", {_clean(data['pruned_count'])} messages go" if "pruned_count" in data else ""
-    return f"fold due, {_clean(data.get('reason'))}{pruned}"
+        return f"nothing due, {_printable(data.get('reason'))}"
+    pruned = f", {_printable(data['pruned_count'])} messages go" if "pruned_count" in data else ""
+    return f"compaction due, {_printable(data.get('reason'))}{pruned}"
 
 
 def _summary_call(data: Mapping[str, Any]) -> str:
     cost = f", ${data['cost_usd']:.4f}" if _is_number(data.get("cost_usd")) else ""
-    used = f"{_clean(data.get('input_tokens'))} tokens in, {_clean(data.get('output_tokens'))} out"
-    return f"{_clean(data.get('model'))}, {used}{cost}"
+    used = f"{_printable(data.get('input_tokens'))} tokens in, {_printable(data.get('output_tokens'))} out"
+    return f"{_printable(data.get('model'))}, {used}{cost}"
 
 
 def _summary_created(data: Mapping[str, Any]) -> str:
     return (
-        f"{_clean(data.get('strategy'))}, {_clean(data.get('input_messages'))} messages in "
-        f"{_clean(data.get('summary_tokens'))} tokens, compression {_clean(data.get('compression_ratio'))}"
+        f"{_printable(data.get('strategy'))}, {_printable(data.get('input_messages'))} messages in "
+        f"{_printable(data.get('summary_tokens'))} tokens, compression {_printable(data.get('compression_ratio'))}"
     )
 
 
 def _pruned_messages(data: Mapping[str, Any]) -> str:
-    before, after = _clean(data.get("tokens_before")), _clean(data.get("tokens_after"))
-    return f"{before} -> {after} tokens, {_clean(data.get('folded'))} messages folded"
+    before, after = _printable(data.get("tokens_before")), _printable(data.get("tokens_after"))
+    return f"{before} -> {after} tokens, {_printable(data.get('folded'))} messages compacted"
 
 
 def _archival(data: Mapping[str, Any]) -> str:
-    size = f" ({_clean(data['bytes'])} bytes)" if "bytes" in data else ""
-    return f"{_clean(data.get('storage_adapter'))} {_clean(data.get('key'))}{size}"
+    size = f" ({_printable(data['bytes'])} bytes)" if "bytes" in data else ""
+    return f"{_printable(data.get('storage_adapter'))} {_printable(data.get('key'))}{size}"
 
 
 def _warning(data: Mapping[str, Any]) -> str:
-    return f"{_clean(data.get('severity'))} {_clean(data.get('code'))}: {_clean(data.get('message'))}"
+    return f"{_printable(data.get('severity'))} {_printable(data.get('code'))}: {_printable(data.get('message'))}"
 
 
 def _error(data: Mapping[str, Any]) -> str:
-    fallback = f" -> {_clean(data['fallback'])}" if data.get("fallback") else ""
-    return f"{_clean(data.get('error_type'))}: {_clean(data.get('message'))}{fallback}"
+    fallback = f" -> {_printable(data['fallback'])}" if data.get("fallback") else ""
+    return f"{_printable(data.get('error_type'))}: {_printable(data.get('message'))}{fallback}"
 
 
-def _tell_any(data: Mapping[str, Any]) -> str:
-    return ", ".join(f"{_clean(name)}={_clean(value)}" for name, value in list(data.items())[:3])
+def _other_event(data: Mapping[str, Any]) -> str:
+    return ", ".join(f"{_printable(name)}={_printable(value)}" for name, value in list(data.items())[:3])
 
 
-_TELL: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+_FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "compact.token_estimate": _token_estimate,
     "compact.trigger_decision": _trigger_decision,
     "compact.summary_call": _summary_call,
@@ -162,7 +162,7 @@ def _clock(seconds: float) -> str:
         return "--:--:--"
 
 
-def _took(duration: float) -> str:
+def _duration(duration: float) -> str:
     return f" in {duration:.2f} s" if duration >= 0.01 else ""
 
 
@@ -170,12 +170,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _clean(value: Any) -> str:
+def _printable(value: Any) -> str:
     """A value as short, printable text: thousands grouped, control characters shown as escapes."""
     value = plain(value)
     if _is_number(value):
         return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
     text = str(value)
-    if len(text) > _LONGEST_TEXT:
-        text = text[: _LONGEST_TEXT - 3] + "..."
+    if len(text) > _MAX_TEXT:
+        text = text[: _MAX_TEXT - 3] + "..."
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

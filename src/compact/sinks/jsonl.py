@@ -1,7 +1,8 @@
 """Events in a file, one JSON line each.
 
-Owns: `JsonlSink`. Must never: lose an event because another thread writes, join a line to one that was cut short, or
-keep bytes in memory that a fork would write twice.
+Owns: `JsonlSink`.
+Must never: lose an event because another thread writes, append to a line that was cut short, or buffer bytes that a
+fork would write twice.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ from types import TracebackType
 
 from .._events.event import Event
 from .._events.serialize import event_json
-from ._process import renewed_in_child
+from ._process import renew_after_fork
 
 __all__ = ["JsonlSink"]
 
-_MOMENT = 0.05
-"""Seconds in which a write that is under way ends."""
+_WRITE_SECONDS = 0.05
+"""Seconds that a write of another process may take."""
 
 
 class JsonlSink:
-    """Appends each event to `path` as soon as it happens. Thread-safe; nothing is created before the first event.
+    """Appends each event to `path` at once. Thread-safe; nothing is created before the first event.
 
-    After `close()` a late event opens the file again: better a file reopened than an event lost.
+    After `close()` a late event opens the file again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
         self._file: int | None = None
         self._renew()
-        renewed_in_child(self)
+        renew_after_fork(self)
 
     def _renew(self) -> None:
-        """In a forked child the lock may be held by a thread that is not there. The file itself can be shared."""
+        """Reset in a forked child, where the lock may be held for ever. The file can be shared."""
         self._lock = RLock()
         self._writing = False
         self._lines: list[memoryview] = []
@@ -46,7 +47,7 @@ class JsonlSink:
         with self._lock:
             self._lines.append(line)
             if self._writing:
-                return  # an event inside another (a signal handler's, say) is written right behind it
+                return  # an event emitted during a write (by a signal handler) is written right behind it
             self._writing = True
             try:
                 while self._lines:
@@ -61,7 +62,7 @@ class JsonlSink:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError:
-            # Perhaps half a line stands there now: the next event opens the file again, which ends it.
+            # A part of the line may be written: the next event opens the file again, which ends that line.
             self._close()
             raise
 
@@ -99,7 +100,7 @@ class JsonlSink:
 
     @staticmethod
     def _end_torn_line(file: int) -> None:
-        """End a line that was cut short. One that another process is writing just now only looks like it, and grows."""
+        """End a line that was cut short. A line that another process is writing at the moment still grows."""
         before = -1
         while size := os.lseek(file, 0, os.SEEK_END):
             os.lseek(file, size - 1, os.SEEK_SET)
@@ -109,4 +110,4 @@ class JsonlSink:
                 os.write(file, b"\n")
                 return
             before = size
-            time.sleep(_MOMENT)
+            time.sleep(_WRITE_SECONDS)

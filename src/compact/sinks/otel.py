@@ -1,14 +1,15 @@
-"""Folds as OpenTelemetry spans and metrics, to any collector that takes OTLP over HTTP.
+"""Compactions as OpenTelemetry spans and metrics, to any collector that takes OTLP over HTTP.
 
-Owns: `OtelSink`, and the names of our metrics; `_otel_spans` draws a fold.
-Must never: set a global provider, make the caller wait, or put a conversation's text into a span unless asked to.
+Owns: `OtelSink`, and the names of the metrics; `_otel_spans` draws the spans.
+Must never: set a global provider, make the caller wait, or put text of a conversation into a span unless
+`capture_content` is set.
 
-    compact_messages          a fold, child of the span that was current where the agent called
+    compact_messages          a compaction, child of the span that was current where the agent called
     ├─ chat gpt-4o-mini       a call of the summarizer (`extract` for the built-in one)
-    └─ events                 ours, each with its numbers and names as flat attributes
+    └─ events                 each with its numbers and texts as flat attributes
 
-A span needs its end, so it is made when its fold is over, in the queue's thread; only the caller's place in the trace
-is taken down where the agent runs. Providers and connections belong to one process and are made anew after a fork.
+A span is created when its compaction is over, in the queue's thread; only its parent is read on the agent's thread.
+Providers and connections belong to one process and are created again after a fork.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .._events.event import Event
 from .._events.trace import CallTracer, TracedCall, has_times
 from .._redaction import Redactor
 from ..errors import MissingExtra
-from ._otel_spans import draw, kind_of, scalars, scores_of
+from ._otel_spans import call_attributes, draw_spans, fidelity_scores, scalar_attributes
 from ._queue import Queued, Undelivered
 
 if TYPE_CHECKING:
@@ -36,24 +37,24 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SCORES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100)
 
 
-class _Placed(Event):
-    """The first event of a call, with the span that was current where it happened."""
+class _EventWithParent(Event):
+    """The first event of a call, with the span that was current when it was emitted."""
 
     parent: SpanContext
 
-    def _replace(self, **changed: Any) -> _Placed:
-        """The same place, told otherwise: redaction must not lose it."""
-        other: _Placed = super()._replace(**changed)
+    def _replace(self, **changed: Any) -> _EventWithParent:
+        """Redaction replaces data, and must not lose the parent."""
+        other: _EventWithParent = super()._replace(**changed)
         other.parent = self.parent
         return other
 
 
 class OtelSink(Queued):
-    """Each fold as a span with its summarizer's calls, and as metrics.
+    """Sends each compaction as a span with the summarizer's calls, and as metrics.
 
-    With an `endpoint` (a base address; `/v1/traces` and `/v1/metrics` are added) they go there, right after the fold.
-    Without one they go to the application's own providers: those given, or else the global ones. A provider that is
-    given takes the endpoint's place for what it provides.
+    With an `endpoint` (a base URL; `/v1/traces` and `/v1/metrics` are appended) they are sent there, right after the
+    compaction. Without one they go to the providers that are passed, or else to the global ones. A provider that is
+    passed is used instead of the endpoint.
     """
 
     def __init__(
@@ -66,115 +67,123 @@ class OtelSink(Queued):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         try:
-            # All of it now: an import in the queue's thread could meet an interpreter that is going down.
+            # Imported now: an import in the queue's thread could happen while the interpreter shuts down.
             from opentelemetry import trace
 
-            from ._otlp import Address, resource_of_ours
+            from ._otlp import CollectorAddress, make_resource
         except ImportError:
             raise MissingExtra(
                 "OpenTelemetry needs its SDK and its OTLP exporter: pip install 'agent-compact[otel]'"
             ) from None
-        self._address = Address(endpoint, headers or {}) if endpoint else None
+        self._address = CollectorAddress(endpoint, headers or {}) if endpoint else None
         self.endpoint = self._address.place if self._address else None
-        self._resource = resource_of_ours() if endpoint else None
-        self._given = tracer_provider, meter_provider
+        self._resource = make_resource() if endpoint else None
+        self._providers = tracer_provider, meter_provider
         self._capture_content = capture_content
         self._current_span = trace.get_current_span
         super().__init__(
-            self._export,
+            self._export_batch,
             label="OTLP",
             place=self.endpoint or "the application's own providers",
-            afterwards=self._export_numbers,
-            closing=self._let_go_of_connections,
+            afterwards=self._export_metrics,
+            closing=self._close_collector,
         )
 
     def _renew(self) -> None:
-        """As new, in a forked child too: connections and locks of the parent's are no use there."""
+        """Reset, also in a forked child, which cannot use the parent's connections and locks."""
         super()._renew()
         self._calls = CallTracer()
         self._taken: dict[int, tuple[Event, bool]] = {}
-        """Of the batch in hand, in case it comes once more: events whose news wait in the collector already, or who
-        had none that could be told."""
-        self._news = False
-        self._way: _Way | None = None
+        """Events of the batch, in case it is delivered again, with whether each could be exported."""
+        self._has_unsent = False
+        self._exporters: _Exporters | None = None
 
     def _put(self, redactor: Redactor | None, event: Event) -> None:
-        """On the caller's thread: the first event of a call takes its place in the caller's trace along."""
+        """On the caller's thread: the first event of a call carries the caller's current span."""
         if event.name == "compact.token_estimate":
             parent = self._current_span().get_span_context()
             if parent.is_valid:
-                event = _Placed(*event)
+                event = _EventWithParent(*event)
                 event.parent = parent
         super()._put(redactor, event)
 
-    def _export(self, events: Sequence[Event]) -> None:
-        """In the queue's thread: what these events end becomes spans and numbers, and leaves."""
-        way = self._way = self._way or self._opened()
-        self._taken = {id(event): self._taken.get(id(event)) or (event, self._tried(event, way)) for event in events}
-        lost, reason = sum(not told for _, told in self._taken.values()), "it has no valid time or no valid numbers"
-        if self._news and way.collector:
-            refused, answer = way.collector.export()
+    def _export_batch(self, events: Sequence[Event]) -> None:
+        """In the queue's thread: create and send the spans and metrics of compactions that these events end."""
+        exporters = self._exporters = self._exporters or self._open_exporters()
+        self._taken = {
+            id(event): self._taken.get(id(event)) or (event, self._try_export(event, exporters)) for event in events
+        }
+        lost, reason = (
+            sum(not exported for _, exported in self._taken.values()),
+            "it has no valid time or no valid numbers",
+        )
+        if self._has_unsent and exporters.collector:
+            refused, answer = exporters.collector.export()
             lost, reason = lost + refused, answer if refused else reason
         self._taken = {}
         if lost:
             raise Undelivered(f"{reason}; all others went through", lost=lost)
 
-    def _export_numbers(self) -> None:
-        """In the queue's thread, when a batch is done with."""
-        if self._news and self._way is not None and self._way.collector is not None:
-            self._news = False
-            self._way.collector.export_numbers()
+    def _export_metrics(self) -> None:
+        """In the queue's thread, when a batch is done."""
+        if self._has_unsent and self._exporters is not None and self._exporters.collector is not None:
+            self._has_unsent = False
+            self._exporters.collector.export_metrics()
 
-    def _tried(self, event: Event, way: _Way) -> bool:
-        """Whether an event could be told. One without a time is none of a call's: it would cost the others theirs."""
+    def _try_export(self, event: Event, exporters: _Exporters) -> bool:
+        """Whether an event could be exported. One without a valid time belongs to no call: it would break the call."""
         if not has_times(event):
             return False
         try:
-            self._news |= self._told(event, way)
+            self._has_unsent |= self._export_event(event, exporters)
         except Exception:
             return False
         return True
 
-    def _told(self, event: Event, way: _Way) -> bool:
-        """Draw and count what an event ends; whether there is something to send."""
-        call = self._calls.of(event)
+    def _export_event(self, event: Event, exporters: _Exporters) -> bool:
+        """Create the spans and metrics of the compaction that an event ends; return whether there is one."""
+        call = self._calls.add(event)
         if event.name == "compact.error":
-            way.metrics.failed(event)
-        if call is None or not (call.done and call.triggered):
+            exporters.metrics.count_failure(event)
+        if call is None or not (call.is_done and call.is_triggered):
             return False
         first = call.events[0]
-        draw(call, first.parent if isinstance(first, _Placed) else None, way.tracer, self._capture_content)
-        way.metrics.folded(call)
+        draw_spans(
+            call, first.parent if isinstance(first, _EventWithParent) else None, exporters.tracer, self._capture_content
+        )
+        exporters.metrics.count_call(call)
         return True
 
-    def _opened(self) -> _Way:
-        """A way out for this process. The application's providers are asked for now, because they may be set late."""
+    def _open_exporters(self) -> _Exporters:
+        """The providers of this process. Global providers are read now, because they may be set late."""
         from opentelemetry import metrics, trace
 
         from ._otlp import Collector
 
         collector = Collector(self._address, self._resource) if self._address and self._resource else None
-        tracers, meters = self._given
+        tracers, meters = self._providers
         tracers = tracers or (collector.tracers if collector else trace.get_tracer_provider())
         meters = meters or (collector.meters if collector else metrics.get_meter_provider())
-        return _Way(tracers.get_tracer("compact"), _Metrics(meters.get_meter("compact"), ref(self)), collector)
+        return _Exporters(
+            tracers.get_tracer("compact"), _CompactionMetrics(meters.get_meter("compact"), ref(self)), collector
+        )
 
-    def _let_go_of_connections(self) -> None:
-        way, self._way = self._way, None
-        if way is not None and way.collector is not None:
-            way.collector.close()
+    def _close_collector(self) -> None:
+        exporters, self._exporters = self._exporters, None
+        if exporters is not None and exporters.collector is not None:
+            exporters.collector.close()
 
 
-class _Way(NamedTuple):
-    """Where the spans and numbers of one process go."""
+class _Exporters(NamedTuple):
+    """The tracer, the metrics and the collector of one process."""
 
     tracer: Tracer
-    metrics: _Metrics
+    metrics: _CompactionMetrics
     collector: Collector | None
 
 
-class _Metrics:
-    """Our metrics. Their attributes have few values: never a session's id."""
+class _CompactionMetrics:
+    """The metrics. Their attributes have few values: never a session's id."""
 
     def __init__(self, meter: Meter, queue: ref[Queued]) -> None:
         from opentelemetry.metrics import Observation
@@ -183,29 +192,32 @@ class _Metrics:
             alive = queue()
             return [] if alive is None else [Observation(alive.dropped)]
 
-        self._folds = meter.create_counter("compact.folds", "{fold}", "Folds that left")
-        self._saved = meter.create_counter("compact.tokens.saved", "{token}", "Tokens before folds minus after")
-        self._failures = meter.create_counter("compact.failures", "{failure}", "Failures, those got over included")
+        self._folds = meter.create_counter("compact.folds", "{fold}", "Compactions completed")
+        self._saved = meter.create_counter("compact.tokens.saved", "{token}", "Tokens before compactions minus after")
+        self._failures = meter.create_counter("compact.failures", "{failure}", "Failures, recovered ones included")
         self._seconds = meter.create_histogram(
             "compact.fold.duration", "s", "From the estimate to the end", explicit_bucket_boundaries_advisory=_SECONDS
         )
         self._score = meter.create_histogram(
-            "compact.fidelity.score", "1", "What summaries keep, of 100", explicit_bucket_boundaries_advisory=_SCORES
+            "compact.fidelity.score",
+            "1",
+            "How much summaries keep, of 100",
+            explicit_bucket_boundaries_advisory=_SCORES,
         )
         meter.create_observable_counter("compact.events.dropped", [dropped], "{event}", "Events that were not exported")
 
-    def failed(self, event: Event) -> None:
-        """Count a failure, whatever was done about it."""
-        told = {"error.type": event.data.get("error_type"), "compact.fallback": event.data.get("fallback")}
-        self._failures.add(1, scalars(told))
+    def count_failure(self, event: Event) -> None:
+        """Count a failure."""
+        attributes = {"error.type": event.data.get("error_type"), "compact.fallback": event.data.get("fallback")}
+        self._failures.add(1, scalar_attributes(attributes))
 
-    def folded(self, call: TracedCall) -> None:
-        """Count a fold, if one left."""
-        kind = scalars(kind_of(call))
+    def count_call(self, call: TracedCall) -> None:
+        """Count a call that was triggered, and its compaction if there was one."""
+        kind = scalar_attributes(call_attributes(call))
         self._seconds.record(max(0.0, call.ended - call.started), kind)
-        if call.folded:
+        if call.is_compacted:
             pruned = call.data("pruned_messages")
             self._folds.add(1, kind)
             self._saved.add(max(0, pruned["tokens_before"] - pruned["tokens_after"]), kind)
-        for score in scores_of(call):
+        for score in fidelity_scores(call):
             self._score.record(score, kind)

@@ -1,6 +1,7 @@
-"""Where events may go that nobody redacts.
+"""The check that unredacted events stay on this machine.
 
-Owns: `refuse_distant`. Must never: look a name up: only what an address says counts.
+Owns: `refuse_remote_sinks`.
+Must never: resolve a host name: only the text of a URL counts.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from .._events.event import Sink
 from ..config.sections import TracingPolicy
 from ..errors import ConfigError
 
-__all__ = ["refuse_distant"]
+__all__ = ["refuse_remote_sinks"]
 
 
-def refuse_distant(sinks: Iterable[Sink], policy: TracingPolicy) -> None:
-    """Raise when events, which nobody redacts, would leave this machine. A sink that sends says where: `endpoint`."""
+def refuse_remote_sinks(sinks: Iterable[Sink], policy: TracingPolicy) -> None:
+    """Raise when unredacted events would leave this machine. A sink that sends has the attribute `endpoint`."""
     configured = (("tracing.ariadne_url", policy.ariadne_url), ("tracing.otlp_endpoint", policy.otlp_endpoint))
     for name, address in (*configured, *((f"sink {sink!r}", getattr(sink, "endpoint", None)) for sink in sinks)):
         if address is not None and not _on_this_machine(host := _host(str(address))):

@@ -1,7 +1,7 @@
 """One event to many sinks.
 
-Owns: `SinkList` and the sinks that the `tracing` section asks for.
-Must never: let a sink's failure reach the agent; it is counted, and said in the log once per sink.
+Owns: `SinkList`, and the sinks that the `tracing` section configures.
+Must never: let a sink's failure reach the agent; it is counted, and logged once per sink.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ log = logging.getLogger("compact")
 
 
 class SinkList:
-    """Sinks behind a redactor, as one sink. `failures` counts the events that a sink did not take.
+    """Sinks behind a redactor, as one sink. `failures` counts the events on which a sink raised.
 
-    A sink with `redact_with` redacts by itself, where nobody waits for it; it may hand back what to call instead.
+    A sink with `redact_with` redacts by itself, off the agent's thread; it may return another callable to use instead.
     """
 
     def __init__(self, sinks: Iterable[Sink], redactor: Redactor) -> None:
         self._redactor = redactor
-        self._given = list(sinks)
-        self._sinks = [_behind(sink, redactor) for sink in self._given]
-        self._complained: set[int] = set()
+        self._sinks_given = list(sinks)
+        self._sinks = [_with_redactor(sink, redactor) for sink in self._sinks_given]
+        self._reported: set[int] = set()
         self.failures = 0
 
     def __call__(self, event: Event) -> None:
-        """Hand the event to every sink."""
+        """Pass the event to every sink."""
         if event.name == "compact.warning":
-            self._log(event)
+            self._log_warning(event)
         for sink in self._sinks:
             try:
                 sink(event)
             except Exception as error:
-                self._failed(sink, error)
+                self._count_failure(sink, error)
 
-    def _failed(self, sink: Sink, error: Exception) -> None:
+    def _count_failure(self, sink: Sink, error: Exception) -> None:
         self.failures += 1
         number = next(number for number, one in enumerate(self._sinks) if one is sink)
-        if number not in self._complained:
-            self._complained.add(number)
-            who = described(self._given[number])
+        if number not in self._reported:
+            self._reported.add(number)
+            who = described(self._sinks_given[number])
             self.complain(f"sink {who} failed and is counted from now on: {described(error)}")
 
-    def _log(self, event: Event) -> None:
-        """Warnings also go where an operator looks without having set up a sink."""
+    def _log_warning(self, event: Event) -> None:
+        """Warnings are also logged, for operators without a sink."""
         level = logging.INFO if event.data.get("severity") == "low" else logging.WARNING
         if log.isEnabledFor(level):
-            said = self._redactor.redact(plain({"session": event.session_id, **event.data}))
-            log.log(level, "%s: %s (session %r)", said.get("code"), said.get("message"), said["session"])
+            data = self._redactor.redact(plain({"session": event.session_id, **event.data}))
+            log.log(level, "%s: %s (session %r)", data.get("code"), data.get("message"), data["session"])
 
     def __bool__(self) -> bool:
         return bool(self._sinks)
 
     def complain(self, text: str) -> None:
-        """Say something that no sink can carry."""
+        """Log what cannot be an event."""
         log.warning("%s", self._redactor.redact(text))
 
     def close(self) -> None:
         """Close the sinks that can be closed."""
-        close_all(sink for sink in self._given if isinstance(sink, Queued))
-        for sink in self._given:
+        close_all(sink for sink in self._sinks_given if isinstance(sink, Queued))
+        for sink in self._sinks_given:
             close = getattr(sink, "close", None)
             if callable(close) and not isinstance(sink, Queued):
                 try:
@@ -77,7 +77,7 @@ class SinkList:
                     self.complain(f"sink {described(sink)} could not be closed: {described(error)}")
 
 
-def _behind(sink: Sink, redactor: Redactor) -> Sink:
+def _with_redactor(sink: Sink, redactor: Redactor) -> Sink:
     redact_with = getattr(sink, "redact_with", None)
     if not callable(redact_with):
         return redacting(sink, redactor)
@@ -86,7 +86,7 @@ def _behind(sink: Sink, redactor: Redactor) -> Sink:
 
 
 def configured_sinks(policy: TracingPolicy) -> list[Sink]:
-    """The sinks that the `tracing` section asks for, each behind a queue."""
+    """The sinks that the `tracing` section configures, each behind a queue."""
     sinks: list[Sink] = []
     if policy.console:
         from .console import console_sink

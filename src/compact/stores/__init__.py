@@ -1,7 +1,7 @@
-"""Where transcripts, summaries and events are kept.
+"""Stores: where transcripts, summaries and events are kept.
 
-Owns: the choice of a store by policy; what a store must do, and how its keys are named, is `keys`.
-Must never: touch a disk or a network itself, redact, or decide what is archived.
+Owns: the choice of a store by the `storage` section; `keys` has the protocol of a store and the names of its keys.
+Must never: access a disk or a network itself, redact, or decide what is archived.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def open_store(policy: StoragePolicy) -> Store | None:
-    """The store that the `storage` section asks for; None when nothing is to be kept."""
+    """The store that the `storage` section configures; None when nothing is to be kept."""
     if policy.adapter == "none":
         return None
     if policy.adapter == "fs":

@@ -1,12 +1,12 @@
-"""Where transcripts, summaries and events are kept: what a store must do, and how its keys are named.
+"""What a store must do, and how the keys of the archive are named.
 
 Owns: the `Store` protocol, the keys of the archive, and the encoding of session ids.
-Must never: touch a disk or a network, know a store, redact, or decide what is archived.
+Must never: access a disk or a network, import a store, redact, or decide what is archived.
 
 Rules:
 - A key is `place/name`. The place is the encoded session id; no two ids share one, also on disks that ignore case,
   and none leaves the root.
-- `put` and `append` return only after the data is durable. Whatever else happens raises `ArchiveError`.
+- `put` and `append` return only after the data is durable. Anything else raises `ArchiveError`.
 - Keys are listed in natural order: step 1000 comes after step 999.
 """
 
@@ -28,6 +28,8 @@ __all__ = [
     "Store",
     "check_key",
     "events_key",
+    "join_lines",
+    "key_taken",
     "name_key",
     "natural_order",
     "place_of",
@@ -49,7 +51,7 @@ _NUMBER = re.compile(r"0*([0-9]+)")
 
 
 class KeyTaken(ArchiveError):
-    """A key that had to be new exists already. What it holds was left as it is."""
+    """A key that had to be new exists already. Its content was not changed."""
 
 
 class KeyMissing(ArchiveError):
@@ -59,7 +61,7 @@ class KeyMissing(ArchiveError):
 class Store(Protocol):
     """Anything that keeps bytes under keys.
 
-    A store that cannot append sets `appends = False`; then each fold's events get a key of their own.
+    A store that cannot append sets `appends = False`; then the events of each compaction get a separate key.
     """
 
     def put(self, key: str, data: bytes, *, if_absent: bool = True) -> None:
@@ -84,35 +86,35 @@ class Store(Protocol):
 
 
 def transcript_key(place: str, step: int) -> str:
-    """The key of the transcript as it was before the fold of this step."""
+    """The key of the transcript before the compaction of this number."""
     return f"{place}/transcript-pre-compact-{step:03d}.jsonl"
 
 
 def summary_key(place: str, step: int) -> str:
-    """The key of what the fold of this step did."""
+    """The key of the record of the compaction of this number."""
     return f"{place}/summary-{step:03d}.json"
 
 
 def undo_key(place: str, number: int) -> str:
-    """The key of the n-th time that a fold of the session was undone or redone."""
+    """The key of the n-th undo or redo of a compaction of the session."""
     return f"{place}/undo-{number:03d}.json"
 
 
 def events_key(place: str, step: int | None = None) -> str:
-    """The key of the session's events; of one step's events in stores that cannot append."""
+    """The key of the session's events; of one compaction's events in stores that cannot append."""
     return f"{place}/events.jsonl" if step is None else f"{place}/events-{step:03d}.jsonl"
 
 
 def name_key(place: str) -> str:
-    """The key of the session's id, kept where the place does not tell it."""
+    """The key of the session's id, which is kept where the place does not show it."""
     return f"{place}/session.json"
 
 
 def place_of(session_id: str, *, secret: bool = False) -> str:
     """The folder name of a session: the id itself when it is safe everywhere, else an encoding of it.
 
-    The encoding starts with "=", which no plain id holds, so the two kinds never meet. Ids too long for a file name,
-    and ids that hold a secret, are hashed; their place cannot be turned back into the id.
+    The encoding starts with "=", which no plain id holds, so the two kinds never collide. Ids too long for a file name,
+    and ids that hold a secret, are hashed; their place cannot be decoded.
     """
     if not secret and _PLAIN_ID.fullmatch(session_id) and session_id not in _DEVICES:
         return session_id
@@ -122,7 +124,7 @@ def place_of(session_id: str, *, secret: bool = False) -> str:
 
 
 def session_of(place: str) -> str | None:
-    """The session id of a place; None when it was hashed, or when it is no place of ours."""
+    """The session id of a place; None when it was hashed, or when the name is not a place."""
     session_id = place
     if place.startswith("="):
         code = place[1:].upper()
@@ -134,7 +136,7 @@ def session_of(place: str) -> str | None:
 
 
 def check_key(key: str) -> tuple[str, ...]:
-    """The parts of a key, once none of them can leave the root or mean something special to a disk."""
+    """The parts of a key. Raises when one of them could leave the root or is special to a disk."""
     parts = tuple(key.split("/"))
     for part in parts:
         if not part or part.startswith(".") or _UNSAFE_IN_KEY.search(part):
@@ -145,10 +147,19 @@ def check_key(key: str) -> tuple[str, ...]:
     return parts
 
 
-def natural_order(key: str) -> tuple[str, str]:
-    """A sort key: folder by folder, numbers inside names counting as numbers, whatever their length.
+def key_taken(key: str) -> KeyTaken:
+    """The error for a key that exists already."""
+    return KeyTaken(f"{key!r} is stored already and was left as it is. Take the next step, or pass if_absent=False.")
 
-    Each number has its length before it; before that, and where a folder ends, stands what is less than any character
-    of a name.
+
+def join_lines(lines: Iterable[bytes]) -> bytes:
+    """Lines as one block, each with its newline."""
+    return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines)
+
+
+def natural_order(key: str) -> tuple[str, str]:
+    """A sort key: folder by folder, and numbers inside names sort as numbers.
+
+    Each number gets its length as a prefix; that prefix and the end of a folder sort before any character of a name.
     """
     return _NUMBER.sub(lambda found: f"\1{len(found[1]):c}{found[1]}", key.replace("/", "\0")), key

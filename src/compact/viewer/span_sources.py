@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from .._archive.jsonl import read_lines
-from .._events.trace import CallTracer, TracedSpan, event_of, spans_of
+from .._events.serialize import parse_event
+from .._events.trace import CallTracer, TracedSpan, spans_of
 from ..errors import ArchiveError, CompactError
 from .archive_reader import Kept, Shelf
 from .span_table import TAIL, Noted, Spans, whole_text
@@ -208,8 +209,8 @@ class Source:
         bad = 0
         for value in values:
             try:
-                event = event_of(value)
-                for span in spans_of(event, calls.of(event)):
+                event = parse_event(value)
+                for span in spans_of(event, calls.add(event)):
                     latest[whole_text(span.trace_id) + span.span_id] = span
             except _BAD:
                 bad += 1

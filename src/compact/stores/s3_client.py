@@ -1,9 +1,8 @@
-"""How the archive talks to a service that speaks S3: its client, and every failure as a sentence.
+"""The client of an S3 service: how it is made, its retries, and the explanation of its failures.
 
-Owns: making a client, how often and how long it tries, and what a failure means: what happened, what to do, and
-whether another try may help.
-Must never: be given credentials (the client's standard chain finds them), or repeat what a server says besides its
-status and the name of the failure: an answer may quote keys, signatures and content.
+Owns: `new_client`, `retry`, and what a failure means: the reason, the advice, and whether another try may help.
+Must never: take credentials as arguments (the client's standard chain finds them), or repeat more of a response than
+its status and error code: a response may quote keys, signatures and content.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from typing import Any, TypeVar
 
 from ..errors import ArchiveError, CompactError
 
-__all__ = ["NOT_OFFERED", "PASSING", "Again", "Patience", "answer", "new_client", "patiently"]
+__all__ = ["RETRYABLE", "UNSUPPORTED", "Patience", "RetryNeeded", "new_client", "response_status", "retry"]
 
 T = TypeVar("T")
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._]{1,60}")
-NOT_OFFERED = frozenset({405, 501})
-"""Statuses by which a service says that it does not know such a request."""
-PASSING = frozenset({408, 409, 412, 425, 429})
+_ERROR_CODE = re.compile(r"[A-Za-z][A-Za-z0-9._]{1,60}")
+UNSUPPORTED = frozenset({405, 501})
+"""Statuses of a service that does not support a request."""
+RETRYABLE = frozenset({408, 409, 412, 425, 429})
 """Statuses below 500 after which the same request may succeed."""
-_PASSING_NAMES = frozenset({"BadDigest", "RequestTimeout", "SlowDown"})
+_RETRYABLE_CODES = frozenset({"BadDigest", "RequestTimeout", "SlowDown"})
 
 _CREDENTIALS = "Check the access key, secret and token in the environment, the profile or the role of this process."
-_REGION = "Set AWS_REGION to the region of storage.bucket, or mend storage.endpoint_url."
+_REGION = "Set AWS_REGION to the region of storage.bucket, or correct storage.endpoint_url."
 _REACH = "Check the network and storage.endpoint_url, then try again."
-_NAMES = "Mend storage.bucket, storage.prefix or storage.endpoint_url."
+_NAMES = "Correct storage.bucket, storage.prefix or storage.endpoint_url."
 _RIGHTS = (
     "Allow s3:GetObject, s3:PutObject and s3:ListBucket (to delete also s3:DeleteObject, s3:DeleteObjectVersion and "
     "s3:ListBucketVersions), and kms:GenerateDataKey and kms:Decrypt where storage.kms_key_id is set."
@@ -42,9 +41,9 @@ _ADVICE = {
     "403": f"{_CREDENTIALS} {_RIGHTS}",
     "InvalidAccessKeyId": _CREDENTIALS,
     "SignatureDoesNotMatch": _CREDENTIALS,
-    "ExpiredToken": "Renew the credentials of this process: their time is over.",
+    "ExpiredToken": "Renew the credentials of this process: they have expired.",
     "RequestTimeTooSkewed": "Set the clock of this machine: it differs too much from the service's.",
-    "NoSuchBucket": "Create the bucket, or mend storage.bucket.",
+    "NoSuchBucket": "Create the bucket, or correct storage.bucket.",
     "PermanentRedirect": _REGION,
     "AuthorizationHeaderMalformed": _REGION,
     "301": _REGION,
@@ -58,8 +57,8 @@ _ADVICE = {
     "ValueError": _NAMES,
     "KeyTooLongError": _NAMES,
 }
-_FINAL = frozenset(name for name in _ADVICE if name.endswith(("Error", "NotFound")))
-"""Failures on this side of the wire that no second try mends."""
+_FINAL_ERRORS = frozenset(name for name in _ADVICE if name.endswith(("Error", "NotFound")))
+"""Failures of the client that another try does not solve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +67,41 @@ class Patience:
 
     tries: int = 5
     total: float = 60.0
-    """No try begins later than this."""
+    """No try starts later than this."""
     connect: float = 5.0
     read: float = 20.0
-    """How long a connection may say nothing."""
+    """How long a connection may be silent."""
     pause: float = 0.2
-    """Before the second try; each further pause is twice as long, and none is exact, so that writers drift apart."""
+    """Before the second try; each further pause is twice as long, with jitter, so that writers do not collide again."""
 
 
-class Again(Exception):
-    """The service answered, and the answer shows that it did not do what it was asked."""
+class RetryNeeded(Exception):
+    """The service responded, but did not do what was requested."""
 
 
 def new_client(endpoint_url: str | None, patience: Patience) -> Any:
-    """A client of the standard chain: environment, profile, role."""
+    """A client with credentials of the standard chain: environment, profile, role."""
     config = import_module("botocore.config").Config(
         retries={"total_max_attempts": 1},
         connect_timeout=patience.connect,
         read_timeout=patience.read,
-        # We send a checksum of our own and check what we read; other services stumble over the client's.
+        # The store sends and checks its own checksum; some services fail on the client's.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         s3={"addressing_style": "path"} if endpoint_url else None,
     )
     client = import_module("boto3").session.Session().client("s3", endpoint_url=endpoint_url, config=config)
-    client.meta.events.register("before-send.s3.PutObject", _send_at_once)
+    client.meta.events.register("before-send.s3.PutObject", _remove_expect)
     return client
 
 
-def _send_at_once(request: Any, **_: Any) -> None:
-    """Leave out the question whether to send: some servers never answer it, and a cut-off answer hangs the client."""
+def _remove_expect(request: Any, **_: Any) -> None:
+    """Remove `Expect: 100-continue`: some servers never respond to it, and the client would hang."""
     request.headers.pop("Expect", None)
 
 
-def patiently(patience: Patience, what: str, once: Callable[[], T]) -> T:
-    """Do something until it succeeds, cannot succeed, or has been tried for long enough."""
+def retry(patience: Patience, what: str, once: Callable[[], T]) -> T:
+    """Call `once` until it succeeds, cannot succeed, or the tries or the time are used up."""
     started, tried = time.monotonic(), 0
     while True:
         tried += 1
@@ -123,24 +122,24 @@ def patiently(patience: Patience, what: str, once: Callable[[], T]) -> T:
 
 
 def _explain(error: Exception) -> tuple[str, str, bool]:
-    """What happened, what to do, and whether trying again is useless."""
-    if isinstance(error, Again):
+    """The reason of a failure, the advice, and whether it is final."""
+    if isinstance(error, RetryNeeded):
         return str(error), "Check the service behind storage.bucket, then try again.", False
-    status, name = answer(error)
+    status, name = response_status(error)
     if not status:
         name = type(error).__name__
-        return f"the request failed ({name})", _ADVICE.get(name, _REACH), name in _FINAL
-    shown = f"{status}, {name}" if _NAME.fullmatch(name) else str(status)
+        return f"the request failed ({name})", _ADVICE.get(name, _REACH), name in _FINAL_ERRORS
+    shown = f"{status}, {name}" if _ERROR_CODE.fullmatch(name) else str(status)
     advice = _ADVICE.get(name) or _ADVICE.get(str(status))
     if name.startswith("KMS."):
         advice = "Check that storage.kms_key_id names a key that is enabled and that this process may use."
-    passing = (status >= 500 and status not in NOT_OFFERED) or status in PASSING or name in _PASSING_NAMES
-    advice = advice or ("The service is failing: try later." if passing else f"The service refuses this: {_NAMES}")
-    return f"the service answered with status {shown}", advice, not passing
+    retryable = (status >= 500 and status not in UNSUPPORTED) or status in RETRYABLE or name in _RETRYABLE_CODES
+    advice = advice or ("The service is failing: try later." if retryable else f"The service refuses this: {_NAMES}")
+    return f"the service answered with status {shown}", advice, not retryable
 
 
-def answer(error: Exception) -> tuple[int, str]:
-    """The status of an answer that is a failure, and the name the service gives it; 0 when there was no answer."""
+def response_status(error: Exception) -> tuple[int, str]:
+    """The status and the error code of a failed response; 0 when there was none."""
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
         return 0, ""

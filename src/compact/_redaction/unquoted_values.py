@@ -1,7 +1,7 @@
 """Values without quotes.
 
-Owns: where a bare value ends, and how it is told from code and prose by all that stands around it.
-Must never: take a quote, or run over a line's end except into a list of YAML.
+Owns: where an unquoted value ends, and whether it is a secret, or else code or prose, by the text around it.
+Must never: include a quote, or continue over the end of a line, except into YAML below a name.
 """
 
 from __future__ import annotations
@@ -9,22 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .assigned_values import harmless, is_count, looks_chosen, looks_random, prose
-from .judge import is_secret
-from .links import SCHEME, SETTING, Named, Span
-from .mark import REDACTED
-from .names import Telling, is_cookie, telling
+from .assigned_values import SCHEME, is_count, is_harmless, is_prose, is_secret, looks_like_password, looks_random
+from .key_names import Strength, is_cookie, name_strength
+from .links import SETTING, NamedLink
+from .spans import REDACTED, SecretSpan
 
-__all__ = ["bare", "behind_gap", "below", "bracketed", "next_line"]
+__all__ = ["read_after_gap", "read_below", "read_bracketed", "read_next_line", "read_unquoted"]
 
-_BEFORE_BARE = re.compile(rf"(?:{SETTING}|\b(?:login|connect)[ \t]{{1,4}}\S{{1,64}}\s{{1,8}})\Z")
-_BEFORE_CHOSEN = re.compile(
+_BEFORE_UNQUOTED = re.compile(rf"(?:{SETTING}|\b(?:login|connect)[ \t]{{1,4}}\S{{1,64}}\s{{1,8}})\Z")
+_BEFORE_PASSWORD = re.compile(
     r"(?i:\b(?:with|using|use|try|enter|temporary|new|default)[ ](?:the |my |this )?"
     r"|\buser(?:name)?:? \S{1,64}(?:,| and| /)? (?:the )?)\Z"
 )
 _LINE_STARTS = ("\n", "\\n", '"', *"# // * ' ` export set SET ENV ARG setenv setx $env: $Env:".split())
-_BARE = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\\x1b]++")
-_BARE_LINE = re.compile(r"[^\s\"'`<>\\\x1b]++")
+_UNQUOTED = re.compile(r"[^\s\"'`,;&<>(){}\[\]|\\\x1b]++")
+_UNQUOTED_LINE = re.compile(r"[^\s\"'`<>\\\x1b]++")
 _OTHER_FIELD = re.compile(r"[;&,][\w. -]{1,40}[=:]|\w[(\[]")
 _CODE = re.compile(
     r"[$(){}]|->|::|\?\.|\A[\w.]{1,40}\?[\w.]{1,40}:[\w.]|\A[A-Za-z_]\w*=(?:None|null|[Tt]rue|[Ff]alse)\b"
@@ -38,11 +37,11 @@ _LINE_BELOW = re.compile(
 _SETTING_WORDS = ("ENV", "ARG", "Env", "Header", "set", "def", "export", "login", "connect", "header", "param")
 _BRACKETED = re.compile(r"[\[({<]([^\s\[\](){}<>\"'`,;:|$\\]{8,8192})[\])}>]")
 _MOST_LINES = 100
-_ALONE = re.compile(r"[^\s\"'`<>\\]{6,8192}(?=[ \t]{0,8}(?:\r?\n|\Z))")
+_ALONE_ON_LINE = re.compile(r"[^\s\"'`<>\\]{6,8192}(?=[ \t]{0,8}(?:\r?\n|\Z))")
 _IDENTIFIER = re.compile(r"[*&~]?[A-Za-z_$][\w$]*(?:(?:\.|\?\.|->|::)[A-Za-z_]\w*)*")
 
 
-def below(named: Named) -> Iterator[Span]:
+def read_below(named: NamedLink) -> Iterator[SecretSpan]:
     """The lines of YAML under a name: a value, a list, or a mapping whose values must look random."""
     text, at = named.text, named.link.end()
     indent = 1
@@ -52,109 +51,109 @@ def below(named: Named) -> Iterator[Span]:
             return
         indent = len(line["indent"])
         value, key = line["value"], line["key"]
-        known = looks_chosen(value) if key is None else looks_random(value, 16) and not telling(key)
-        if known and not harmless(value) and not _CODE.search(value):
-            yield Span(*line.span("value"))
+        known = looks_like_password(value) if key is None else looks_random(value, 16) and not name_strength(key)
+        if known and not is_harmless(value) and not _CODE.search(value):
+            yield SecretSpan(*line.span("value"))
         at = line.end()
 
 
-def next_line(named: Named) -> Span | None:
-    """A value alone on the line below `Password:`, or the rest of a line of fields."""
-    found = _ALONE.match(named.text, named.link.end())
-    secret = found and looks_chosen(found[0]) and not _CODE.search(found[0])
-    return Span(*found.span()) if found and secret else None
+def read_next_line(named: NamedLink) -> SecretSpan | None:
+    """A value alone on the line below `Password:`, or the last field of a line."""
+    found = _ALONE_ON_LINE.match(named.text, named.link.end())
+    secret = found and looks_like_password(found[0]) and not _CODE.search(found[0])
+    return SecretSpan(*found.span()) if found and secret else None
 
 
-def bracketed(named: Named) -> Span | None:
+def read_bracketed(named: NamedLink) -> SecretSpan | None:
     """`token=[…]`, as logs write it."""
     found = _BRACKETED.match(named.text, named.link.end())
-    if not found or not looks_random(found[1]) or not any(map(str.isdigit, found[1])) or harmless(found[1]):
+    if not found or not looks_random(found[1]) or not any(map(str.isdigit, found[1])) or is_harmless(found[1]):
         return None
-    return Span(*found.span(1))
+    return SecretSpan(*found.span(1))
 
 
-def behind_gap(named: Named) -> Span | None:
-    """A bare value with nothing but a blank before it: behind a flag, `ENV X …`, `login x password …`."""
+def read_after_gap(named: NamedLink) -> SecretSpan | None:
+    """A value with only spaces between it and its name: behind a flag, `ENV X …`, `login x password …`."""
     text, at, start = named.text, named.at, named.link.end()
-    found = _BARE.match(text, start, start + named.reach)
+    found = _UNQUOTED.match(text, start, start + named.reach)
     if not found or len(found[0]) < 3:
         return None
     value = found[0]
-    chosen = looks_chosen(value) and not _CODE.search(value)
+    likely = looks_like_password(value) and not _CODE.search(value)
     if value.strip("?*&[]").isalpha() and not looks_random(value.strip("?*&[]")):
         return None  # a type
     if named.is_flag or len(named.link[0]) > 1 or named.link[0] == "\t":
-        secret = chosen and (value[0] != "-" or looks_random(value, 16))
-    elif chosen and named.strength is Telling.PASS and _is_line(text, at, found.end()):
+        secret = likely and (value[0] != "-" or looks_random(value, 16))
+    elif likely and named.strength is Strength.PASS and _is_line(text, at, found.end()):
         secret = any(map(str.isdigit, value)) and "=" not in value
-    elif chosen:
-        secret = (named.strength > Telling.WEAK and looks_random(value, 16)) or _is_set(text, at, chosen=True)
+    elif likely:
+        secret = (named.strength > Strength.WEAK and looks_random(value, 16)) or _is_set(text, at, likely=True)
     else:
-        secret = _is_set(text, at, chosen=False) and not prose(value) and not harmless(value)
-    return Span(start, found.end()) if secret else None
+        secret = _is_set(text, at, likely=False) and not is_prose(value) and not is_harmless(value)
+    return SecretSpan(start, found.end()) if secret else None
 
 
 def _is_line(text: str, start: int, end: int) -> bool:
     return text[start - 1 : start] in ("", "\n") and text[end : end + 1] in ("", "\n", "\r")
 
 
-def _is_set(text: str, at: int, *, chosen: bool) -> bool:
-    """Whether the words before a name say that its value follows."""
+def _is_set(text: str, at: int, *, likely: bool) -> bool:
+    """Whether the words before a name show that its value follows; for a likely password more words do."""
     before = text[max(0, at - 96) : at]
-    if chosen and _BEFORE_CHOSEN.search(before, max(0, len(before) - 80)):
+    if likely and _BEFORE_PASSWORD.search(before, max(0, len(before) - 80)):
         return True
-    # Most texts hold none of these words: the pattern, which looks at every place, is for those that do.
-    return any(word in before for word in _SETTING_WORDS) and bool(_BEFORE_BARE.search(before))
+    # Most texts hold none of these words, and the pattern, which tries every position, is slow.
+    return any(word in before for word in _SETTING_WORDS) and bool(_BEFORE_UNQUOTED.search(before))
 
 
-def bare(named: Named) -> Span | None:
-    """What goes behind a firm link without a quote."""
+def read_unquoted(named: NamedLink) -> SecretSpan | None:
+    """The value behind a firm link, if it is a secret."""
     if "authorization" in named.name.lower() and not SCHEME.match(named.text, named.link.end()):
-        return _behind_scheme(named) or _bare_value(named)
-    return _bare_value(named)
+        return _read_behind_scheme(named) or _read_value(named)
+    return _read_value(named)
 
 
-def _behind_scheme(named: Named) -> Span | None:
-    """All credentials of an `Authorization` with a scheme of its own: `GenieKey …`, `SharedKey account:…`."""
+def _read_behind_scheme(named: NamedLink) -> SecretSpan | None:
+    """All credentials of an `Authorization` with another scheme: `GenieKey …`, `SharedKey account:…`."""
     found = _CREDENTIALS.match(named.text, named.link.end())
     if not found:
         return None
     rest = found["rest"]
     first = rest.split(None, 1)[0]
-    if not (looks_random(first, 6) or "=" in first) or harmless(first) or prose(rest[: named.reach]):
+    if not (looks_random(first, 6) or "=" in first) or is_harmless(first) or is_prose(rest[: named.reach]):
         return None
-    return Span(*found.span("rest"))
+    return SecretSpan(*found.span("rest"))
 
 
-def _bare_value(named: Named) -> Span | None:
+def _read_value(named: NamedLink) -> SecretSpan | None:
     text, name, link, kind = named.text, named.name, named.link, named.kind
     sign, close = link[kind], link["close"]
     before = text[max(0, named.at - 40) : named.at].rstrip(" \t+>-")
-    # `arn:…:secret:…` is a part of a name with colons.
+    # `secret` in `arn:…:secret:…` is a part of a name with colons.
     if is_cookie(name) or (sign == ":" and before.endswith(":")):
         return None
     scheme = SCHEME.match(text, link.end())
     start = scheme.end() if scheme else link.end()
     starts_line = before.endswith(_LINE_STARTS) or (not before and named.at <= 40)
-    if named.strength is Telling.PASS and starts_line and ":" in sign:
+    if named.strength is Strength.PASS and starts_line and ":" in sign:
         phrase = _PHRASE.match(text, start)
-        if phrase and not prose(phrase[0]):
-            return Span(start, phrase.end())
-    bare = _BARE.match(text, start, start + named.reach)
+        if phrase and not is_prose(phrase[0]):
+            return SecretSpan(start, phrase.end())
+    found = _UNQUOTED.match(text, start, start + named.reach)
     if kind == "block" or (starts_line and kind == "sign" and (name.isupper() or ":" in sign)):
-        bare = _whole_line(text, start, named.reach) or bare
-    if not bare:
+        found = _whole_line(text, start, named.reach) or found
+    if not found:
         return None
-    value, end = bare[0], bare.end()
-    read = end if len(value) < named.reach else len(text)  # nothing is known of what stands behind a longer one
-    weak = named.strength is Telling.WEAK and not scheme and kind not in ("says", "cell", "heredoc", "argument")
+    value, end = found[0], found.end()
+    read = end if len(value) < named.reach else len(text)  # the text behind a longer value is unknown
+    weak = named.strength is Strength.WEAK and not scheme and kind not in ("says", "cell", "heredoc", "argument")
     if weak and not is_secret(name, value, named.strength):
         return None
     stripped = value.rstrip(".,:;!?)")
     if (
         len(stripped) < 3
-        or harmless(stripped)
-        or (stripped != value and harmless(value))
+        or is_harmless(stripped)
+        or (stripped != value and is_harmless(value))
         or is_count(name, stripped, number=bool(close))
     ):
         return None
@@ -162,28 +161,28 @@ def _bare_value(named: Named) -> Span | None:
         secret = len(value) >= 6 and (looks_random(value, 6) or "authorization" in name.lower())
     elif kind in ("says", "cell", "heredoc", "argument"):
         end = start + len(stripped) if kind in ("says", "cell") else end
-        secret = looks_chosen(stripped) and not _CODE.search(stripped)
+        secret = looks_like_password(stripped) and not _CODE.search(stripped)
         secret = secret and not text[end : end + 4].lstrip().startswith(("}", ")"))
     elif weak:
         secret = not _is_code(text, value, read)
     else:
-        secret = kind != "sign" or _bare_is_secret(named, value, sign, read, starts_line=starts_line)
+        secret = kind != "sign" or _is_secret_value(named, value, sign, read, starts_line=starts_line)
     if not secret:
         return None
-    # A number under a quoted name is JSON, where the mark needs quotes of its own.
-    return Span(start, end, f"{close}{REDACTED}{close}" if close and not scheme and ":" in sign else REDACTED)
+    # A number under a quoted name is JSON, where the mark needs quotes.
+    return SecretSpan(start, end, f"{close}{REDACTED}{close}" if close and not scheme and ":" in sign else REDACTED)
 
 
 def _whole_line(text: str, start: int, reach: int) -> re.Match[str] | None:
-    """In `.env` and YAML a value may hold signs that end it elsewhere, unless they start another field or a call."""
-    line = _BARE_LINE.match(text, start, start + reach)
+    """In `.env` and YAML a value may hold signs that elsewhere end it, unless they start another field or a call."""
+    line = _UNQUOTED_LINE.match(text, start, start + reach)
     if not line or line[0][0] in "([{$" or line[0][-1] in ",;)]}" or _OTHER_FIELD.search(line[0]):
         return None
     return line
 
 
 def _is_code(text: str, value: str, end: int) -> bool:
-    """Whether a bare value is a call, an index, an expression, or a type with a default behind it."""
+    """Whether a value is a call, an index, an expression, or a type followed by a default."""
     after = text[end : end + 4].lstrip(" ")
     if text[end : end + 1] in ("(", "[", "{") or (after[:1] == "=" and after[:2] != "=="):
         return True
@@ -198,12 +197,12 @@ def _in_call(text: str, at: int, after: str) -> bool:
     return after == ")" or text.rfind("(", start, at) > text.rfind(")", start, at) or not text[start:at].strip()
 
 
-def _bare_is_secret(named: Named, value: str, sign: str, end: int, *, starts_line: bool) -> bool:
-    """Tell `password=hunter2` from code and prose, where what follows the sign is a name, a type or a word."""
+def _is_secret_value(named: NamedLink, value: str, sign: str, end: int, *, starts_line: bool) -> bool:
+    """Whether a value is a secret as in `password=hunter2`, and not a name, a type or a word."""
     text, name = named.text, named.name
     if _is_code(text, value, end) or name.lower().endswith(value.lower()):
         return False
-    if named.strength is Telling.LONE and value.isalpha() and not looks_random(value):
+    if named.strength is Strength.LONE and value.isalpha() and not looks_random(value):
         return False
     after = text[end : end + 1]
     digit, spaced = any(map(str.isdigit, value)), sign[:1].isspace() or sign[-1:].isspace()
@@ -216,8 +215,10 @@ def _bare_is_secret(named: Named, value: str, sign: str, end: int, *, starts_lin
             longest = max(value.split("."), key=len)
             return looks_random(longest, 12 if digit else 20)
         if digit:
-            return value.lower() != name.lower() and (not spaced or (looks_random(value, 6) and not telling(value)))
-        if sign == ":" and named.strength is Telling.PASS:
+            return value.lower() != name.lower() and (
+                not spaced or (looks_random(value, 6) and not name_strength(value))
+            )
+        if sign == ":" and named.strength is Strength.PASS:
             return len(value) >= 6 and after in (" ", "}", "\n", "")
         odd = looks_random(value, 5)
         if ":" in sign:
@@ -228,4 +229,4 @@ def _bare_is_secret(named: Named, value: str, sign: str, end: int, *, starts_lin
         if is_line and len(plain) < len(value) and looks_random(plain, 6):
             return True
         return not spaced and len(plain) < len(value) and not _in_call(text, named.at, after)
-    return digit or not spaced or looks_chosen(value) or is_line
+    return digit or not spaced or looks_like_password(value) or is_line

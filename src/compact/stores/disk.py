@@ -1,6 +1,7 @@
-"""The system calls behind the file store, and what the system says when one fails.
+"""The system calls behind the file store, and the explanation of their errors.
 
-Owns: `Disk`, and the words for its errors. Must never: name a path of the disk in a message (messages travel to logs).
+Owns: `Disk`, and the error texts with advice.
+Must never: put a path of the disk into an error text, because error texts reach logs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from ..errors import ArchiveError
 
-__all__ = ["REAL_DISK", "Disk", "explained"]
+__all__ = ["REAL_DISK", "Disk", "explain_errors"]
 
 if sys.platform == "win32":
 
@@ -30,7 +31,7 @@ else:
 
 _NO_ROOM = "Free some space, or point storage.path to another disk."
 _NO_ACCESS = "Give this process write access to storage.path, or point it elsewhere."
-_IN_THE_WAY = "Something else stands where a folder or file of the archive should be: move it away."
+_IN_THE_WAY = "A file or folder is in the place of one of the archive: move it away."
 _ADVICE = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
@@ -46,7 +47,7 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The system calls that a write goes through; replace one to see what the store does when it fails."""
+    """The system calls of a write; tests replace one to make it fail."""
 
     open: Callable[[Path, int, int], int] = os.open
     write: Callable[[int, memoryview], int] = os.write
@@ -61,8 +62,8 @@ REAL_DISK = Disk()
 
 
 @contextmanager
-def explained(action: str, key: str, size: str = "") -> Iterator[None]:
-    """Turn what the system says into an error that names the key, the reason and the way out."""
+def explain_errors(action: str, key: str, size: str = "") -> Iterator[None]:
+    """Turn an error of the system into one that names the key, the reason and the way out."""
     try:
         yield
     except OSError as error:
