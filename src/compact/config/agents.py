@@ -14,7 +14,7 @@ from pydantic import ConfigDict, model_validator
 
 from .sections import Layout, Policy, Section, SummaryPolicy
 
-__all__ = ["AgentCompact", "AgentConfig", "modern_agent"]
+__all__ = ["AgentCompact", "AgentConfig", "rewrite_transforms"]
 
 
 class AgentCompact(Policy, SummaryPolicy):
@@ -40,14 +40,14 @@ class AgentConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _accept_transforms(cls, values: Any) -> Any:
-        return modern_agent(values, values.get("id", "?")) if isinstance(values, Mapping) else values
+        return rewrite_transforms(values, values.get("id", "?")) if isinstance(values, Mapping) else values
 
     def merge(self, other: AgentConfig) -> AgentConfig:
         """Both in one: each key that `other` has set wins, its `compact` block whole; the rest stays."""
         return AgentConfig(**{**dict(self), **{name: value for name, value in other if value is not None}})
 
 
-def modern_agent(agent: Any, name: str) -> Any:
+def rewrite_transforms(agent: Any, name: str) -> Any:
     """An agent's values with an old `transforms: [{type: assistant}]` entry turned into a `compact` block."""
     transforms = agent.get("transforms") if isinstance(agent, Mapping) else None
     entries = transforms if isinstance(transforms, list | tuple) else ()

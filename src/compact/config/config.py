@@ -1,15 +1,12 @@
-"""The configuration: put together from arguments, environment, file and defaults, and changed at run time.
+"""The configuration: built from arguments, environment, file and defaults, and changed at run time.
 
 Owns: `CompactConfig`, and which value wins.
-Must never: define what a field of a section means or allows (that is `config.sections`, `config.proxy_section`,
-`config.fields`), read
-the
-environment (that is `config.environment`) or parse a file (that is `config.config_file`), or look anywhere it is not
-told to.
+Must never: define what a field of a section means or allows (`config.sections`, `config.proxy_section` and
+`config.fields` do), read the environment (`config.environment` does) or parse a file (`config.config_file` does).
 
 Rules:
 - Explicit arguments beat the environment, the environment beats the file, the file beats the defaults, field by field.
-- Configs are frozen. A change makes a new one from what was set before, and never looks at the environment again.
+- Configs are frozen. A change makes a new one from what was set before, and never reads the environment again.
 - Every failure is a `ConfigError` with one line per problem.
 """
 
@@ -18,28 +15,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ..errors import ConfigError
-from .agents import AgentConfig, modern_agent
+from .agents import AgentConfig, rewrite_transforms
 from .config_file import read_config_file
-from .environment import SECTIONS, SET_BY, blame_variables, find_file, from_environment, without
+from .environment import SECTIONS, SET_BY, find_file, from_environment, name_variables, without
 from .fields import CountOrNone, explain, plain_mapping, unknown_name
 from .limits import limits_for
 from .model_catalog import window_of
 from .proxy_section import ProxyPolicy
 from .sections import Policy, RedactionPolicy, Section, StoragePolicy, SummaryPolicy, TracingPolicy
 
-__all__ = ["CompactConfig"]
+__all__ = ["CompactConfig", "rebuild_config"]
 
 
-class CompactConfig(BaseSettings):
+class CompactConfig(BaseModel):
     """The whole configuration. Sections may be given as models or as dicts; each documents its own fields."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     model: str = Field("gpt-4o", min_length=1)
     """The model whose context is kept; it decides the tokenizer and the window."""
@@ -63,29 +59,14 @@ class CompactConfig(BaseSettings):
     """Agents by name, each with settings of its own when it has a `compact` block."""
 
     def __init__(self, /, **values: Any) -> None:
-        orders = [unknown_name(name, name, _known_names()) for name in values if name.startswith("_")]
-        if orders:  # to BaseSettings these are not fields but orders, such as reading secrets from a folder
-            raise ConfigError("\n".join(orders))
-        given: dict[str, Any] = {
-            name: _given(value) if isinstance(value, SECTIONS.get(name, ())) else value
+        arguments: dict[str, Any] = {
+            name: _set_values(value) if isinstance(value, SECTIONS.get(name, ())) else value
             for name, value in values.items()
         }
         try:
-            super().__init__(**given)
+            super().__init__(**_merge(from_environment(), arguments))
         except ValidationError as error:
-            raise ConfigError(blame_variables(explain(CompactConfig, error, _known_names()), given)) from None
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then our own reading of the environment; the stock sources do not know our flat names."""
-        return init_settings, InitSettingsSource(settings_cls, init_kwargs=from_environment())
+            raise ConfigError(name_variables(explain(CompactConfig, error, _known_names()), arguments)) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
@@ -103,7 +84,7 @@ class CompactConfig(BaseSettings):
     def changed(self, /, **flat: Any) -> Self:
         """A new configuration with some values changed: names of `policy` and `summary` fields, `max_context_tokens`,
         `counter`, or sections with dicts that are merged into them. `model` is the summarizer's (L30)."""
-        return self._rebuilt(_placed(flat), self.model_fields_set)
+        return rebuild_config(self, _sort_into_sections(flat))
 
     def for_agent(self, name: str) -> Self:
         """The configuration of one agent: its `compact` block over this one, or this one when it has no block."""
@@ -113,7 +94,9 @@ class CompactConfig(BaseSettings):
         block = self.agents[name].compact
         if block is None:
             return self
-        return self._rebuilt(_placed({**_given(block), "layout": block.layout}), self.model_fields_set - {"agents"})
+        return rebuild_config(
+            self, _sort_into_sections({**_set_values(block), "layout": block.layout}), dropped=("agents",)
+        )
 
     @property
     def window(self) -> int:
@@ -131,18 +114,6 @@ class CompactConfig(BaseSettings):
         lines = limits_for(self.policy, self.window)
         return self.budget if lines.share is None else lines.share
 
-    def _rebuilt(self, changes: Mapping[str, Any], kept: Iterable[str]) -> Self:
-        values = {name: getattr(self, name) for name in kept}
-        for name, change in changes.items():
-            is_section = name in SECTIONS or name == "agents"
-            values[name] = {**_given(getattr(self, name)), **change} if is_section else change
-        new = type(self).__new__(type(self))
-        try:
-            BaseModel.__init__(new, **values)  # not BaseSettings: a change must not read the environment again
-        except ValidationError as error:
-            raise ConfigError(explain(CompactConfig, error, _known_names())) from None
-        return new
-
     @field_validator(*SECTIONS, mode="before")
     @classmethod
     def _accept_mappings(cls, section: Any) -> Any:
@@ -152,7 +123,7 @@ class CompactConfig(BaseSettings):
     @classmethod
     def _accept_transforms(cls, agents: Any) -> Any:
         return (
-            {name: modern_agent(agent, name) for name, agent in agents.items()}
+            {name: rewrite_transforms(agent, name) for name, agent in agents.items()}
             if isinstance(agents, Mapping)
             else agents
         )
@@ -176,32 +147,58 @@ class CompactConfig(BaseSettings):
         return self
 
 
-def _given(value: Any) -> dict[str, Any]:
-    """What was set in a section, or the entries of a mapping; defaults stay out, so that they stay defaults."""
+_Config = TypeVar("_Config", bound=CompactConfig)
+
+
+def rebuild_config(config: _Config, changes: Mapping[str, Any], *, dropped: Iterable[str] = ()) -> _Config:
+    """A new configuration with changes, nested as a file would have them, and without the values `dropped`."""
+    values = {name: getattr(config, name) for name in config.model_fields_set.difference(dropped)}
+    for name, change in changes.items():
+        is_section = name in SECTIONS or name == "agents"
+        values[name] = {**_set_values(getattr(config, name)), **change} if is_section else change
+    new = type(config).__new__(type(config))
+    try:
+        BaseModel.__init__(new, **values)  # not CompactConfig's own: a change must not read the environment again
+    except ValidationError as error:
+        raise ConfigError(explain(CompactConfig, error, _known_names())) from None
+    return new
+
+
+def _set_values(value: Any) -> dict[str, Any]:
+    """What was set in a section, or the entries of a mapping; defaults are left out, so that they stay defaults."""
     if isinstance(value, Section):
         return {name: getattr(value, name) for name in value.model_fields_set}
     return dict(value)
 
 
-def _placed(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat names sorted into their sections."""
-    placed: dict[str, Any] = {}
+def _merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    """Both in one, `upper` wins; mappings under one name are merged."""
+    merged = {**lower, **upper}
+    for name in lower.keys() & upper.keys():
+        if isinstance(lower[name], dict) and isinstance(upper[name], dict):
+            merged[name] = _merge(lower[name], upper[name])
+    return merged
+
+
+def _sort_into_sections(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat names and their values, nested by section."""
+    nested: dict[str, Any] = {}
     for name, value in flat.items():
         section = next((s for s in ("policy", "summary") if name in SECTIONS[s].model_fields), None)
         if section is not None:
-            placed.setdefault(section, {})[name] = value
+            nested.setdefault(section, {})[name] = value
         elif name in ("max_context_tokens", "counter"):
-            placed[name] = value
+            nested[name] = value
         elif name not in (*SECTIONS, "agents"):
             names = [*Policy.model_fields, *SummaryPolicy.model_fields, "max_context_tokens", "counter", *SECTIONS]
             raise ConfigError(unknown_name(name, name, {known: known for known in names}))
         elif isinstance(value, Section | Mapping):
-            placed.setdefault(name, {}).update(_given(value))
+            nested.setdefault(name, {}).update(_set_values(value))
         else:
             raise ConfigError(
                 f"{name}: a value of type {type(value).__name__} given; must be a mapping of field names to values"
             )
-    return placed
+    return nested
 
 
 @cache

@@ -29,10 +29,10 @@ __all__ = [
     "SECTIONS",
     "SET_BY",
     "SWITCHED_OFF",
-    "blame_variables",
     "environment_variables",
     "find_file",
     "from_environment",
+    "name_variables",
     "origins",
     "switched_off",
     "without",
@@ -109,7 +109,7 @@ def without(values: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, An
     return left
 
 
-def blame_variables(text: str, given: Mapping[str, Any]) -> str:
+def name_variables(text: str, given: Mapping[str, Any]) -> str:
     """The same lines, each with the variable that its value came from, when it came from one."""
 
     def explicit(place: tuple[str, ...]) -> bool:
