@@ -26,7 +26,7 @@ from measuring import Figure
 from compact import CompactConfig, compact_messages
 from compact._conversation.formats import FORMATS
 from compact._facts.facts import facts_of
-from compact._facts.report import measure
+from compact._facts.measure import measure
 from compact._facts.values import facts_in
 from compact._summary.request import Ask
 from compact.summarizers.extract import extract

@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 
 from compact._conversation.message import Message, ToolCall, ToolResult
 from compact._conversation.tables import encoding
+from compact._summary.acceptance import accept_answer
 from compact._summary.chunking import cut, request_tokens
-from compact._summary.request import Ask, accept_answer, unwrap
+from compact._summary.marker import read_answer
+from compact._summary.request import Ask
 from compact.errors import BadSummary, TokenLimitExceeded
 
 GOLDEN = Path(__file__).parent / "golden" / "prompts"
@@ -206,7 +208,7 @@ def test_prompt_and_tag_are_overridden() -> None:
 )
 def test_the_inside_of_the_tag_is_taken(answer: str, body: str) -> None:
     """What stands inside, whatever is around it; no mark of ours is left in it."""
-    assert body == unwrap(answer, "T")
+    assert body == read_answer(answer, "T")
 
 
 @pytest.mark.spec("L14", "L16")

@@ -27,8 +27,8 @@ from compact._conversation.message import Message, ToolCall, ToolResult
 from compact._facts.collection import FactCollection, marks_of
 from compact._facts.facts import Facts, facts_of
 from compact._facts.file_changes import arguments_of, difference, touches_of
+from compact._facts.measure import measure
 from compact._facts.ranking import SENTENCES, Fact
-from compact._facts.report import measure
 from compact._facts.restore_lost import faithful
 
 GOLDEN = Path(__file__).parent / "golden" / "facts.txt"

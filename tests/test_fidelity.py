@@ -17,8 +17,9 @@ from compact._conversation.formats import FORMATS
 from compact._conversation.message import Message
 from compact._facts import cache as _memo
 from compact._facts.facts import Facts, facts_of
+from compact._facts.measure import measure, stands_in
 from compact._facts.ranking import SENTENCES, Fact, FactLine
-from compact._facts.report import CRITICAL, Kept, Report, measure, stands_in, together
+from compact._facts.report import CRITICAL, KindCounts, Report, merge_reports
 from compact._facts.restore_lost import HEADING, faithful, repair
 from compact.testing import Recorder, chat, transcripts
 
@@ -160,8 +161,8 @@ def test_a_sentence_without_blanks_between_words_is_kept_verbatim() -> None:
 def test_kinds_are_counted_apart() -> None:
     """The report says per kind what was kept and what was lost, and the kinds add up."""
     report = measure(FACTS, "g-17ab goes on; never touch branch old/wick")
-    assert Kept(kept=1, lost=len([f for f in FACTS.best if f.kind == "id"]) - 1) == report.kinds["id"]
-    assert Kept(kept=1) == report.kinds["branch"] == report.kinds["rule"]
+    assert KindCounts(kept=1, lost=len([f for f in FACTS.best if f.kind == "id"]) - 1) == report.kinds["id"]
+    assert KindCounts(kept=1) == report.kinds["branch"] == report.kinds["rule"]
     assert "error" in report.unkept_kinds
     assert not {"id", "rule", "branch"} & set(report.unkept_kinds)
     assert len(FACTS.best) == sum(k.kept + k.repaired + k.lost for k in report.kinds.values())
@@ -426,7 +427,7 @@ def test_a_full_repair_loses_nothing(request: Ask) -> None:
 def test_reports_of_several_summaries_add_up(pairs: list[tuple[Ask, str]]) -> None:
     """One report for a fold that made several: counts are sums, the score lies between theirs."""
     reports = [measure(facts_of(request), body) for request, body in pairs]
-    joined = together([None, *reports])
+    joined = merge_reports([None, *reports])
     if not reports:
         assert joined is None
         return

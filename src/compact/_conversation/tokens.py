@@ -177,7 +177,7 @@ def table_for(model: str) -> tuple[str, float]:
 _SLICE = 100_000
 _CUT_SEARCH = 4_000
 # Places where both encodings split anyway, so that the parts add up to the whole.
-_CUT = re.compile(r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=\n)(?=[A-Za-z])")
+_CUT = r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=\n)(?=[A-Za-z])"
 
 
 def _in_slices(count_slice: Counter) -> Counter:
@@ -193,7 +193,7 @@ def _in_slices(count_slice: Counter) -> Counter:
         total = start = 0
         while start < len(text):
             end = start + _SLICE
-            if end < len(text) and (cut := _CUT.search(text, end - _CUT_SEARCH, end)):
+            if end < len(text) and (cut := re.compile(_CUT).search(text, end - _CUT_SEARCH, end)):
                 end = cut.start()
             total += count_slice(text[start:end])
             start = end

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .._summary.request import Ask, defused
+from .._summary.escaping import escape_untrusted
+from .._summary.request import Ask
 from .citations import cited, citing
 from .collection import marks_of, stems_of
 from .facts import Facts
 from .invented import is_false
+from .measure import find_kept, is_negated, measure
 from .ranking import Fact, FactLine
-from .report import Report, is_negated, kept, measure
+from .report import Report
 
 __all__ = ["HEADING", "faithful", "repair", "without_false_citations"]
 
@@ -53,10 +55,10 @@ def repair(facts: Facts, body: str, ask: Ask, limit: int) -> str:
     room = limit - ask.count(f"{body}\n{HEADING}\n")
     chosen: list[FactLine] = []
     for some in (facts.best, facts.more):
-        lost = [fact for fact, is_kept in zip(some, kept(some, body), strict=True) if not is_kept]
+        lost = [fact for fact, is_kept in zip(some, find_kept(some, body), strict=True) if not is_kept]
         room = _choose(chosen, lost, room, ask.count)
     while chosen:
-        lines = (defused(line, ask.tag) for line in _written(chosen))
+        lines = (escape_untrusted(line, ask.tag) for line in _written(chosen))
         text = "\n".join([body, HEADING, *lines])
         over = ask.count(text) - limit
         if over <= 0:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from .._summary.marker import disarm_marker
+
 __all__ = ["WIDTH", "clean", "cut", "is_prose", "lines_of", "sentences_of", "words_of"]
 
 WIDTH = 260
@@ -22,7 +24,6 @@ _INVISIBLE = {
     **dict.fromkeys([9, 11, 12], " "),
     **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
 }
-_MARKER = re.compile(r"<(?=\s?/?\s?COMPACT-SUMMARY)", re.I)
 _BULLET = re.compile(r"^\s*(?:\d+→|(?:[-*•>#]{1,6}|\d{1,6}[.)]|\[[ xX]\])\s)\s*")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=[\"'`(\[*]{0,3}[^\s.!?])|(?<=[。！？])")
 # Where a sentence may end. Most lines are one, and an expression that begins with a set of letters tells that quickly.
@@ -42,7 +43,7 @@ _COMMON = frozenset(
 
 def clean(text: str) -> str:
     """The text without control characters, colour codes and marks of ours that somebody may have planted."""
-    return _MARKER.sub("‹", _ESCAPES.sub("", text).translate(_INVISIBLE))
+    return disarm_marker(_ESCAPES.sub("", text).translate(_INVISIBLE))
 
 
 def lines_of(text: str) -> Iterator[str]:

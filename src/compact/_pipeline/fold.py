@@ -20,11 +20,12 @@ from .._compaction.laws import broken_by_plan
 from .._compaction.layouts import LAYOUTS
 from .._compaction.plan import Fold, Layout, Plan
 from .._conversation.message import History
-from .._facts.report import Report, together
+from .._facts.report import Report, merge_reports
 from .._session.entries import Entry
 from .._session.make_valid import ValidList, make_valid
 from .._session.session import Prepared
-from .._summary.request import Ask, body_of
+from .._summary.marker import strip_marker
+from .._summary.request import Ask
 from ..config.sections import Policy
 from ..errors import ArchiveError, BadSummary, CompactError, ConfigError, InsufficientBudget, LawViolation
 from .effects import Effect, Emit, Refresh, SaveSummary, SaveTranscript, Work, failed, warning
@@ -134,7 +135,7 @@ def _fold(job: Job) -> Generator[Effect, Any, Outcome]:
         session.failed_at = asked
         yield failed(outcome, "unchanged")
         return _unchanged(job, outcome)
-    outcome = replace(outcome, fallback=summaries.fallback, report=together(summaries.reports))
+    outcome = replace(outcome, fallback=summaries.fallback, report=merge_reports(summaries.reports))
     outcome = _told(job, outcome, mended, job.history(arrived_entries) if mended.sentences else history)
     if outcome.repairs:
         yield warning("repaired_history", "low", "; ".join(outcome.repairs))
@@ -271,7 +272,7 @@ def _shrunk(job: Job, ask: Ask, notes: str, limit: int, *, offline: bool) -> Gen
 def _request(job: Job, history: History, fold: Fold, room: PlanLimits) -> Request:
     """What to ask for one fold, and the tokens that a usable body must stay below."""
     fresh = [i for i in fold.indices if i not in history.summaries]
-    old = [body_of(history[i].text) for i in fold.indices if i in history.summaries]
+    old = [strip_marker(history[i].text) for i in fold.indices if i in history.summaries]
     envelope = job.envelope_cost()
     replaced = history.cost(fold.indices) - envelope
     limit = room.for_summary(history.cost(fold.indices)) - envelope

@@ -17,7 +17,7 @@ from .._conversation.tokens import Usage
 from .._facts.report import Report
 from .._session.entries import Entry, Reader
 from .._session.session import Prepared, Session
-from .._summary.request import envelope
+from .._summary.marker import add_marker
 from ..config.limits import Limits
 from ..config.sections import Policy, SummaryPolicy
 
@@ -109,7 +109,7 @@ class Job:
     def envelope_cost(self) -> int:
         """What a summary costs besides its body."""
         dialect = self.reader.dialect
-        text = envelope("", self.summary.summary_tag, self.session.version + 99)
+        text = add_marker("", self.summary.summary_tag, self.session.version + 99)
         return self.reader.cost(dialect.read(dialect.summary(text, first=False))) + 2
 
 

@@ -15,7 +15,7 @@ from .._compaction.splice import Piece, shorten, splice
 from .._conversation.message import History
 from .._session.entries import Entry
 from .._session.make_valid import make_valid
-from .._summary.request import envelope
+from .._summary.marker import add_marker
 from ..errors import BadSummary, CompactError, InsufficientBudget, LawViolation
 from .job import Job, Outcome
 
@@ -106,7 +106,7 @@ def _spliced(
             return next((raws[i] for i in fold.indices if i in history.summaries), None)
         version += 1
         first = all(isinstance(p.slot, int) and history[p.slot].role in ("system", "developer") for p in pieces)
-        return job.reader.summary(envelope(body, tag, version), first=first, model=job.model)
+        return job.reader.summary(add_marker(body, tag, version), first=first, model=job.model)
 
     def clip(slot: Clip) -> Any:
         where = (

@@ -28,13 +28,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from .._facts.cache import forget
-from .._facts.facts import facts_of
-from .._facts.report import Report, measure
-from .._facts.restore_lost import faithful
+from .._facts.fidelity import measure_summary, restore_summary
+from .._facts.report import Report
 from .._session.states import StateMachine
+from .._summary.acceptance import accept_answer
 from .._summary.chunking import cut, request_tokens
-from .._summary.request import Ask, accept_answer
+from .._summary.marker import is_closed, is_opened
+from .._summary.request import Ask
 from ..config.model_catalog import cost_of
 from ..config.sections import SummaryPolicy
 from ..errors import BadSummary, ContentFilter, SummaryError, TokenLimitExceeded
@@ -231,17 +231,14 @@ class FailureChain:
         """A body with what it lost given back, within a limit, and what it keeps then."""
         if not self.policy.measure:
             return body, None
-        body, report = faithful(facts_of(ask), body, ask, most, self.policy.min_score)
-        forget()
+        body, report = restore_summary(ask, body, most, self.policy.min_score)
         return body, report.concealed(ask.words, body, self.conceal)
 
     def measured(self, ask: Ask, body: str) -> Report | None:
         """What a text keeps of what a request is about; None where nobody wants to know."""
         if not self.policy.measure:
             return None
-        report = measure(facts_of(ask), body)
-        forget()
-        return report.concealed(ask.words, body, self.conceal)
+        return measure_summary(ask, body).concealed(ask.words, body, self.conceal)
 
     def _judged(
         self, ask: Ask, replaced: int, reply: SummaryReply, *, offline: bool = False
@@ -259,8 +256,8 @@ class FailureChain:
 
     def _unclosed(self, reply: SummaryReply) -> bool:
         """Whether an answer opened its tag and never closed it: then its limit is the one that the model was given."""
-        text, tag = reply.text.lower(), self.policy.summary_tag.lower()
-        return f"<{tag}>" in text and f"</{tag}>" not in text
+        tag = self.policy.summary_tag
+        return is_opened(reply.text, tag) and not is_closed(reply.text, tag)
 
     def _called(self, ask: Ask, reply: SummaryReply) -> Emit:
         """What one call used: tokens as the provider counts them, or else the meter; money where a price is known."""

@@ -14,11 +14,13 @@ all. A part is filled up to a message, or to a line or a word of one that is too
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from .._conversation.message import Message
 from ..errors import TokenLimitExceeded
-from .request import Ask, defused, labels
+from .escaping import escape_untrusted
+from .request import Ask, labels
 
 __all__ = ["cut", "request_tokens"]
 
@@ -94,11 +96,10 @@ def _shrunk_first(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
 # Pieces of messages, and where a request is divided
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """A stretch of one field of one message, up to `end`. Fields: its text, its calls, its answers, in this order."""
 
-    index: int
+    message: int
     field: int
     end: int
     last: bool
@@ -130,7 +131,7 @@ class _Pieces:
             taken.pop()
         if not taken:
             return []
-        before = [piece for piece in taken if piece.index < taken[-1].index]
+        before = [piece for piece in taken if piece.message < taken[-1].message]
         waits = before and not taken[-1].last and 2 * sum(piece.tokens for piece in before) >= room
         return before if waits else taken
 
@@ -153,7 +154,7 @@ def _pieces(ask: Ask, size: int) -> Iterator[_Piece]:
         for field, (label, text) in zip(shown, labels(message, position, names), strict=True):
             start, label_tokens = 0, ask.count(f"{label} ")
             for end in _ends(text, size):
-                tokens = label_tokens + ask.count(defused(text[start:end], ask.tag) + "\n")
+                tokens = label_tokens + ask.count(escape_untrusted(text[start:end], ask.tag) + "\n")
                 yield _Piece(index, field, end, field == shown[-1] and end == len(text), tokens)
                 start, label_tokens = end, 0
 
@@ -171,17 +172,17 @@ def _ends(text: str, size: int) -> Iterator[int]:
 def _divided(ask: Ask, taken: list[_Piece]) -> tuple[Ask, Ask | None]:
     """A request up to its last taken piece, and what is left of it."""
     at = taken[-1]
-    part = replace(ask, source=ask.source[: at.index + 1], positions=ask.positions[: at.index + 1], tokens=None)
+    part = replace(ask, source=ask.source[: at.message + 1], positions=ask.positions[: at.message + 1], tokens=None)
     rest = replace(
         ask,
-        source=ask.source[at.index + 1 :],
+        source=ask.source[at.message + 1 :],
         tokens=None,
-        positions=ask.positions[at.index + 1 :],
+        positions=ask.positions[at.message + 1 :],
         called=tuple(_names(part).items()),
         continues=False,
     )
     if not at.last:
-        message = ask.source[at.index]
+        message = ask.source[at.message]
         fields = _fields(message)
         inside = at.end < len(fields[at.field])
         head = {**dict(enumerate(fields[: at.field])), at.field: fields[at.field][: at.end]}

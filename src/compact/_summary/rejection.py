@@ -23,7 +23,7 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any
 
-__all__ = ["KINDS", "PromptTexts", "Rubbish", "rejection_reason"]
+__all__ = ["KINDS", "PromptTexts", "Rubbish", "find_rejection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class PromptTexts:
         self.names = frozenset(_names(examples)) - self.lines
 
 
-def rejection_reason(
+def find_rejection(
     body: str, said: Iterable[str], ours: PromptTexts, *, full: bool = False, opened: bool = False
 ) -> Rubbish | None:
     """What an answer is, when it cannot be a summary; None when it can.

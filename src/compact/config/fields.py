@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -158,6 +157,8 @@ def _lines(model: type[BaseModel], problem: ErrorDetails, names: Mapping[str, st
 
 def unknown_name(path: str, name: str, names: Mapping[str, str]) -> str:
     """The line for a name nobody knows. It shows no value: an unknown field may well hold a key."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name, names, n=1)
     here = ", ".join(known for known, said in names.items() if known == said)
     return f"{path}: unknown field; " + (f"did you mean {names[close[0]]}?" if close else f"known are {here}")

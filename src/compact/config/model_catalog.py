@@ -75,6 +75,9 @@ CACHING: Mapping[str, Caching] = {
 """By how a model's name begins, the longest that fits; November 2026. Anthropic's is its cache of five minutes, which a
 client has to ask for; OpenAI's needs no asking, and is kept for five to ten minutes."""
 
+_DATE = r"-(latest|\d{4}(-?\d{2}-?\d{2})?)$"
+"""What a model's name may end with."""
+
 UNKNOWN_WINDOW = 128_000
 WINDOWS: Mapping[str, int] = {
     "gpt-3.5-turbo": 16_385,
@@ -99,9 +102,6 @@ def window_of(model: str) -> int:
     return WINDOWS.get(known, UNKNOWN_WINDOW)
 
 
-_DATE = re.compile(r"-(latest|\d{4}(-?\d{2}-?\d{2})?)$")
-
-
 def cost_of(
     model: str | None, input_tokens: int, output_tokens: int, prices: Mapping[str, tuple[float, float]] | None = None
 ) -> float | None:
@@ -119,7 +119,7 @@ def rates_of(model: str | None, prices: Mapping[str, tuple[float, float]] | None
         return None
     known = {**PRICES, **(prices or {})}
     short = model.rpartition("/")[2]
-    return next((known[name] for name in (model, short, _DATE.sub("", short)) if name in known), None)
+    return next((known[name] for name in (model, short, re.sub(_DATE, "", short)) if name in known), None)
 
 
 def caching_of(model: str | None) -> Caching | None:

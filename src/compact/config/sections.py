@@ -41,6 +41,7 @@ from .fields import (
 __all__ = [
     "IN_PLACE_TOKEN_THRESHOLD",
     "LAYOUTS",
+    "SUMMARY_TAG",
     "ClearToolOutputs",
     "Layout",
     "Policy",
@@ -53,6 +54,9 @@ __all__ = [
 
 LAYOUTS = ("layered", "in_place", "rolling")
 """The layouts that come with the library."""
+
+SUMMARY_TAG = "COMPACT-SUMMARY"
+"""The default of `summary.summary_tag`."""
 
 IN_PLACE_TOKEN_THRESHOLD = 60_000
 """`token_threshold` of the `in_place` layout when the user does not set it."""
@@ -184,7 +188,7 @@ class SummaryPolicy(Section):
         str,
         Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$"),
         Says("a tag name: a letter, then letters, digits, hyphens or underscores"),
-    ] = "COMPACT-SUMMARY"
+    ] = SUMMARY_TAG
     """Tag that encloses the model's answer and marks a summary."""
     max_retries: Amount = 2
     """Times a retryable failure is tried again."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from .._conversation.message import Message
 from .._engine.manager import CompactManager
-from .._facts.report import stands_in
+from .._facts.measure import stands_in
 from .._redaction import redact
 from .._summary.request import Ask
 from ..config import CompactConfig

@@ -49,8 +49,8 @@ _TEXT_FIELD = {
 }
 _FILES = frozenset({"file", "input_file", "document", "container_upload"})
 _UNREAD = frozenset({"type", "id", "status", "meta", "cache_control", "encrypted_content", "encrypted_index"})
-_ENCRYPTED = re.compile(r',?"encrypted_\w+":"([^"]*)"')
-_BASE64 = re.compile(r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]*")
+_ENCRYPTED = r',?"encrypted_\w+":"([^"]*)"'
+_BASE64 = r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]*"
 
 
 def fields_of(raw: Any, what: str = "A message") -> Mapping[str, Any]:
@@ -101,10 +101,10 @@ def json_text(value: Any) -> str:
 def one_line(kind: str, fields: Mapping[str, Any]) -> tuple[str, int]:
     """An item that explains itself, as one line without ids and file contents, and the weight of what is encrypted."""
     shown = (f"{key}={json_text(value)}" for key, value in fields.items() if value is not None and key not in _UNREAD)
-    line = " ".join(_BASE64.sub("[file]", ", ".join(shown)).split())
+    line = " ".join(re.sub(_BASE64, "[file]", ", ".join(shown)).split())
     weight = encrypted_weight(text_of(fields, "encrypted_content"))
-    weight += sum(map(encrypted_weight, _ENCRYPTED.findall(line)))
-    line = _ENCRYPTED.sub("", line)
+    weight += sum(map(encrypted_weight, re.findall(_ENCRYPTED, line)))
+    line = re.sub(_ENCRYPTED, "", line)
     return f"[{kind}: {line}]" if line else f"[{kind}]", weight
 
 

@@ -7,6 +7,6 @@ chooses between tiktoken and the extra `fast`. Must never: open a connection, wr
 from __future__ import annotations
 
 from .encoders import Encoder, encoder
-from .packed import SOURCES, Source, encoding, unpack
+from .packed import SOURCES, TableSource, encoding, unpack
 
-__all__ = ["SOURCES", "Encoder", "Source", "encoder", "encoding", "unpack"]
+__all__ = ["SOURCES", "Encoder", "TableSource", "encoder", "encoding", "unpack"]

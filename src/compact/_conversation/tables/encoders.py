@@ -23,10 +23,11 @@ import logging
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
+from typing import NamedTuple
 
 from .packed import encoding
 
@@ -37,26 +38,29 @@ PROBE = "<|endoftext|>I'LL say 'Ok' \n\n 1234567 times:\t naïve 東京 \ud800 �
 
 _PROBE_TOKENS = {"o200k_base": 41, "cl100k_base": 44}
 _NO_LIMIT = sys.maxsize
-# What is settled, negated: that takes half the time of looking for the rest.
-_UNSETTLED = re.compile(
-    "[^\0-\u017e\u0180-\u0294\u0296-\u0557\u0559-\u058a\u058d-\u05c7\u05ca-\u088e\u0890-\u0896\u0898-\u0b52\u0b55-\u0c5b"
-    "\u0c5d-\u0cdb\u0cdd-\u0cf2\u0cf4-\u0ecd\u0ecf-\u1ace\u1af1-\u1c88\u1c8b-\ua7ca\ua7f2-\uab6b"
-    "\uab6e-\uffff\U0001d400-\U0001d6a5\U0001d6a7-\U0001d7ff\U0001f000-\U0002b738\U000e0000-\U0010ffff]"
-)
-"""The long s, every character whose class Unicode 15 to 17 changed, and in rarer planes whole stretches around them."""
-
 _HARMLESS = bytes(set(range(256)) - set(b"\xc5\xca\xd5\xd6\xd7\xe0\xe1\xea\xf0\xf1\xf2\xf3"))
 """The bytes of UTF-8 that begin no such character. Deleting them takes a third of the search that it mostly saves."""
 
 log = logging.getLogger("compact")
 
 
-@dataclass(frozen=True, slots=True)
-class Encoder:
+class Encoder(NamedTuple):
     """Says how many tokens a text has, and is called by a name."""
 
     name: str
     count: Callable[[str], int]
+
+
+@cache
+def _changed_characters() -> re.Pattern[str]:
+    """The long s, every character whose class Unicode 15 to 17 changed, and in rarer planes whole stretches around
+    them. Written as the others, negated, which takes half the time."""
+    return re.compile(
+        "[^\0-\u017e\u0180-\u0294\u0296-\u0557\u0559-\u058a\u058d-\u05c7\u05ca-\u088e\u0890-\u0896"
+        "\u0898-\u0b52\u0b55-\u0c5b\u0c5d-\u0cdb\u0cdd-\u0cf2\u0cf4-\u0ecd\u0ecf-\u1ace\u1af1-\u1c88"
+        "\u1c8b-\ua7ca\ua7f2-\uab6b\uab6e-\uffff\U0001d400-\U0001d6a5\U0001d6a7-\U0001d7ff"
+        "\U0001f000-\U0002b738\U000e0000-\U0010ffff]"
+    )
 
 
 _chosen: dict[str, Encoder] = {}
@@ -70,21 +74,21 @@ def encoder(table: str) -> Encoder:
         with _choosing:
             found = _chosen.get(table)
             if found is None:
-                found = _chosen[table] = _fast(table) or _plain(table)
+                found = _chosen[table] = _toktok_encoder(table) or _tiktoken_encoder(table)
     return found
 
 
-def _plain(table: str) -> Encoder:
+def _tiktoken_encoder(table: str) -> Encoder:
     encode = encoding(table).encode_ordinary
     return Encoder("tiktoken", lambda text: len(encode(text)))
 
 
-def _fast(table: str) -> Encoder | None:
+def _toktok_encoder(table: str) -> Encoder | None:
     """toktok's count; None when it is not there, or not to be trusted."""
     try:
         if find_spec("toktok") is None:
             return None
-        count = _exactly(import_module("toktok").truncate, table)
+        count = _count_exactly(import_module("toktok").truncate, table)
         if (told := count(PROBE)) == _PROBE_TOKENS[table]:
             return Encoder("toktok", count)
         wrong = f"it counts {told} tokens where {table} has {_PROBE_TOKENS[table]}"
@@ -94,13 +98,13 @@ def _fast(table: str) -> Encoder | None:
     return None
 
 
-def _exactly(truncate: Callable[[str, int, str], tuple[str, int]], table: str) -> Callable[[str], int]:
+def _count_exactly(truncate: Callable[[str, int, str], tuple[str, int]], table: str) -> Callable[[str], int]:
     """The count of any text, by toktok where both encoders must agree."""
 
     def count(text: str) -> int:
         try:
-            if not text.isascii() and text.encode().translate(None, _HARMLESS) and _UNSETTLED.search(text):
-                return _plain(table).count(text)
+            if not text.isascii() and text.encode().translate(None, _HARMLESS) and _changed_characters().search(text):
+                return _tiktoken_encoder(table).count(text)
             return truncate(text, _NO_LIMIT, table)[1]
         except UnicodeEncodeError:
             return count(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))

@@ -15,22 +15,20 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CompactError
 
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["SOURCES", "Source", "encoding", "unpack"]
+__all__ = ["SOURCES", "TableSource", "encoding", "unpack"]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class TableSource(NamedTuple):
     """What defines one encoding, next to its table: how text is split, and the tokens that are not text."""
 
     published_sha256: str
@@ -43,8 +41,8 @@ _UPPER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}"
 _LOWER = r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
 _SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 
-SOURCES: Mapping[str, Source] = {
-    "o200k_base": Source(
+SOURCES: Mapping[str, TableSource] = {
+    "o200k_base": TableSource(
         published_sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
         packed_sha256="70472ba4d36ca35bce416124385c2d6df1953930f28be5f740e26447ceba6854",
         pattern="|".join(
@@ -60,7 +58,7 @@ SOURCES: Mapping[str, Source] = {
         ),
         special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
     ),
-    "cl100k_base": Source(
+    "cl100k_base": TableSource(
         published_sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
         packed_sha256="e1ee7067cf51bfacce1d4030f1f40c542712308e81d33a96c3cc1b5a6f689298",
         pattern="|".join(

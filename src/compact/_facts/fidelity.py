@@ -1,0 +1,36 @@
+"""What a compaction asks about facts: how much of them a summary keeps, and the summary with what it lost given back.
+
+Owns: the two calls of this package. They import the rest of it, and compile its expressions, when first called.
+Must never: keep a text beyond the call.
+"""
+
+from __future__ import annotations
+
+from .._summary.request import Ask
+from .report import Report
+
+__all__ = ["measure_summary", "restore_summary"]
+
+
+def measure_summary(ask: Ask, body: str) -> Report:
+    """How much of what a request is about a text keeps."""
+    from .cache import forget
+    from .facts import facts_of
+    from .measure import measure
+
+    try:
+        return measure(facts_of(ask), body)
+    finally:
+        forget()
+
+
+def restore_summary(ask: Ask, body: str, limit: int, min_score: float) -> tuple[str, Report]:
+    """A summary that may be used, with what it lost given back when it scores below `min_score`; and its report."""
+    from .cache import forget
+    from .facts import facts_of
+    from .restore_lost import faithful
+
+    try:
+        return faithful(facts_of(ask), body, ask, limit, min_score)
+    finally:
+        forget()
