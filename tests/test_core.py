@@ -27,7 +27,7 @@ from compact._archive.fold_record import own_fields
 from compact._compaction.fit import _pressures
 from compact._compaction.splice import shorten
 from compact._conversation.formats import FORMATS
-from compact._conversation.message import Message, ToolCall, ToolResult, as_mapping, readable
+from compact._conversation.message import Message, ToolCall, ToolResult, as_mapping, readable_text
 from compact._conversation.tokens import Usage, counter_for
 from compact._events.trace import CallTracer, event_of, spans_of, trace_of
 from compact._facts.collection import line_at
@@ -177,8 +177,8 @@ def test_all_of_a_message_is_readable() -> None:
     message = Message(
         "assistant", "said", None, calls=(ToolCall("a", "read", "{}"),), answers=(ToolResult("a", "out"),)
     )
-    assert "said\nread({})\nout" == readable(message)
-    assert "it says out" == readable(Message("tool", "it says out", None, answers=(ToolResult("a", "out"),)))
+    assert "said\nread({})\nout" == readable_text(message)
+    assert "it says out" == readable_text(Message("tool", "it says out", None, answers=(ToolResult("a", "out"),)))
 
 
 def test_an_event_that_says_little_is_routine() -> None:

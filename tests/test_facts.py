@@ -23,10 +23,10 @@ from demo_transcript import build
 
 from compact import Ask
 from compact._conversation.formats import FORMATS
-from compact._conversation.message import Message, ToolCall, ToolResult
+from compact._conversation.message import Message, ToolCall, ToolResult, parse_arguments
 from compact._facts.collection import FactCollection, marks_of
 from compact._facts.facts import Facts, facts_of
-from compact._facts.file_changes import arguments_of, difference, touches_of
+from compact._facts.file_changes import difference, touches_of
 from compact._facts.measure import measure
 from compact._facts.ranking import SENTENCES, Fact
 from compact._facts.restore_lost import faithful
@@ -513,7 +513,7 @@ def test_touches_know_the_text_before_and_after() -> None:
     call = ToolCall(
         "c", "edit", json.dumps({"path": "a/b.py", "old_string": "def one(): 1", "new_string": "def two(): 2"})
     )
-    (touch,) = touches_of(call.name, arguments_of(call))
+    (touch,) = touches_of(call.name, parse_arguments(call))
     assert ("a/b.py", "changed", "def one(): 1", "def two(): 2") == (touch.path, touch.verb, touch.old, touch.new)
     assert "changed, adds two; drops one (+1 −1 lines)" == difference(touch)
 

@@ -15,13 +15,30 @@ Rules:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, overload
 
-__all__ = ["Block", "History", "Message", "Role", "ToolCall", "ToolResult", "as_mapping", "fields_or_text", "readable"]
+__all__ = [
+    "Block",
+    "History",
+    "Message",
+    "Role",
+    "Slot",
+    "ToolCall",
+    "ToolResult",
+    "as_mapping",
+    "fields_or_text",
+    "flatten_arguments",
+    "pair_answers",
+    "parse_arguments",
+    "readable_text",
+    "texts_of",
+    "unanswered_calls",
+]
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -160,7 +177,8 @@ class History(Sequence[Message]):
     def abandoned(self) -> frozenset[str]:
         """Ids of calls that got no answer and are not waited for any more."""
         waits = {i for block in self.blocks if block.open for i in block.indices}
-        return frozenset(call for i, ids in pair(self.messages)[1].items() if i not in waits for call in ids)
+        unanswered = unanswered_calls(self.messages, pair_answers(self.messages))
+        return frozenset(call.id for i, calls in unanswered.items() if i not in waits for call in calls)
 
     @cached_property
     def pinned(self) -> frozenset[int]:
@@ -182,26 +200,32 @@ class History(Sequence[Message]):
         return tuple(pairwise([*starts, len(self.messages)]))
 
 
-def pair(messages: Sequence[Message]) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
-    """Pair answers with calls. Returns answer index → call indices, and call index → ids of its unanswered calls."""
-    waiting: dict[str, list[int]] = {}
-    call_of: dict[int, tuple[int, ...]] = {}
+Slot = tuple[int, int]
+"""A call or an answer: the index of its message, and its place among that message's calls or answers."""
+
+
+def pair_answers(messages: Sequence[Message]) -> dict[Slot, Slot]:
+    """For each answer that has one, the call it answers: the nearest earlier call of its id without an answer."""
+    waiting: dict[str, list[Slot]] = {}
+    pairs: dict[Slot, Slot] = {}
     for i, message in enumerate(messages):
-        if message.answers:
-            found: list[int] = []
-            for answer in message.answers:
-                stack = waiting.get(answer.id)
-                if stack:
-                    found.append(stack.pop())
-            if found:
-                call_of[i] = tuple(dict.fromkeys(found))
-        for call in message.calls:
-            waiting.setdefault(call.id, []).append(i)
-    unanswered: dict[int, tuple[str, ...]] = {}
-    for call_id, stack in waiting.items():
-        for i in stack:
-            unanswered[i] = (*unanswered.get(i, ()), call_id)
-    return call_of, unanswered
+        for k, answer in enumerate(message.answers):
+            if stack := waiting.get(answer.id):
+                pairs[i, k] = stack.pop()
+        for k, call in enumerate(message.calls):
+            waiting.setdefault(call.id, []).append((i, k))
+    return pairs
+
+
+def unanswered_calls(messages: Sequence[Message], pairs: Mapping[Slot, Slot]) -> dict[int, list[ToolCall]]:
+    """Message index → its calls that no answer is paired with."""
+    answered = set(pairs.values())
+    unanswered: dict[int, list[ToolCall]] = {}
+    for i, message in enumerate(messages):
+        for k, call in enumerate(message.calls):
+            if (i, k) not in answered:
+                unanswered.setdefault(i, []).append(call)
+    return unanswered
 
 
 def _blocks(history: History) -> tuple[Block, ...]:
@@ -220,10 +244,10 @@ def _blocks(history: History) -> tuple[Block, ...]:
         if a != b:
             parent[max(a, b)] = min(a, b)
 
-    call_of, unanswered = pair(messages)
-    for answer, calls in call_of.items():
-        for call in calls:
-            join(answer, call)
+    pairs = pair_answers(messages)
+    unanswered = unanswered_calls(messages, pairs)
+    for (answer, _), (call, _) in pairs.items():
+        join(answer, call)
     for start, end in _steps(messages, history.summaries):
         for i in range(start + 1, end):
             join(start, i)
@@ -285,8 +309,34 @@ def fields_or_text(value: Any) -> Any:
         return str(value)
 
 
-def readable(message: Message) -> str:
+def parse_arguments(call: ToolCall) -> Mapping[str, Any]:
+    """A call's arguments by name; what is not a JSON object stands under `input`."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return {"input": call.arguments}
+    return arguments if isinstance(arguments, dict) else {"input": arguments}
+
+
+def flatten_arguments(value: Any, key: str = "", depth: int = 6) -> Iterator[tuple[str, str]]:
+    """The values in a call's arguments as text, each with the key it stands under; no empty texts, no booleans."""
+    if isinstance(value, Mapping) and depth:
+        for name, inner in value.items():
+            yield from flatten_arguments(inner, str(name), depth - 1)
+    elif isinstance(value, (list, tuple)) and depth:
+        for inner in value:
+            yield from flatten_arguments(inner, key, depth - 1)
+    elif value is not None and value != "" and not isinstance(value, bool):
+        yield key, str(value)
+
+
+def texts_of(message: Message) -> list[str]:
+    """The texts in a message: what was said, the arguments of its calls, and its tool results."""
+    return [message.text, *(call.arguments for call in message.calls), *(answer.text for answer in message.answers)]
+
+
+def readable_text(message: Message, *, with_calls: bool = True) -> str:
     """All there is to read in a message: what was said, its tool calls with their arguments, and its tool results."""
-    calls = (f"{call.name}({call.arguments})" for call in message.calls)
+    calls = (f"{call.name}({call.arguments})" for call in message.calls) if with_calls else ()
     answers = (answer.text for answer in message.answers if answer.text not in message.text)
     return "\n".join(filter(None, (message.text, *calls, *answers)))

@@ -19,17 +19,16 @@ only tools said is looked at when the rest leaves room.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
-from .._conversation.message import Message, ToolCall
+from .._conversation.message import Message, ToolCall, flatten_arguments, parse_arguments
 from .._summary.request import Ask
 from .citations import cited, uncited, unciting
 from .collection import WORD, FactCollection, line_at
-from .file_changes import arguments_of, touches_of
+from .file_changes import touches_of
 from .ranking import TASK_ID, Fact, FactLine
 from .speech_acts import Speech, sorts_of
 from .text import clean, cut, sentences_of
@@ -184,8 +183,8 @@ class _Reading:
 
     def _call(self, call: ToolCall, position: int) -> None:
         """A tool call: its values, and the files it names with what it did to them."""
-        arguments = arguments_of(call)
-        short = [(key, unciting(value)) for key, value in _leaves(arguments) if len(value) <= _LONG_VALUE]
+        arguments = parse_arguments(call)
+        short = [(key, unciting(value)) for key, value in flatten_arguments(arguments) if len(value) <= _LONG_VALUE]
         self.said += [call.name, call.arguments, *(value for _, value in short)]
         command = "command" in arguments or "cmd" in arguments
         kind = "task" if _DELEGATES.search(call.name) else "command" if command else ""
@@ -251,18 +250,6 @@ def _takes_back(sentence: str) -> bool:
 @lru_cache(maxsize=1 << 10)
 def _kind(sorts: frozenset[Speech], otherwise: str) -> str:
     return next((sort for sort in _ORDER if sort in sorts), otherwise)
-
-
-def _leaves(value: Any, key: str = "", depth: int = 6) -> Iterator[tuple[str, str]]:
-    """The values of a call's arguments, each with the key it stands under."""
-    if isinstance(value, Mapping) and depth:
-        for name, inner in value.items():
-            yield from _leaves(inner, str(name), depth - 1)
-    elif isinstance(value, (list, tuple)) and depth:
-        for inner in value:
-            yield from _leaves(inner, key, depth - 1)
-    elif value is not None and value != "" and not isinstance(value, bool):
-        yield key, str(value)
 
 
 def _packed(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:

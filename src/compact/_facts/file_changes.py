@@ -6,17 +6,15 @@ Must never: look at a tool's answer, or judge what is worth keeping.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from .._conversation.message import ToolCall
 from .text import clean, cut, lines_of
 
-__all__ = ["Touch", "arguments_of", "difference", "names_changed", "touches_of"]
+__all__ = ["Touch", "difference", "names_changed", "touches_of"]
 
 _LONGEST = 200
 """A path longer than this is data."""
@@ -49,15 +47,6 @@ class Touch:
     """read, changed, created, deleted; used where nobody can tell."""
     old: str = ""
     new: str = ""
-
-
-def arguments_of(call: ToolCall) -> Mapping[str, Any]:
-    """A call's arguments by name; what is no JSON object stands under `input`."""
-    try:
-        read = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return {"input": call.arguments}
-    return read if isinstance(read, dict) else {"input": read}
 
 
 def touches_of(name: str, arguments: Mapping[str, Any]) -> Iterator[Touch]:

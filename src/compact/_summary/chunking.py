@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from .._conversation.message import Message
+from .._conversation.message import Message, texts_of
 from ..errors import TokenLimitExceeded
 from .escaping import escape_untrusted
-from .request import Ask, labels
+from .request import Ask, call_names, labels
 
 __all__ = ["cut", "request_tokens"]
 
@@ -145,9 +145,9 @@ class _Pieces:
 
 
 def _pieces(ask: Ask, size: int) -> Iterator[_Piece]:
-    names = _names(ask)
+    names = call_names(ask)
     for index, (message, position) in enumerate(zip(ask.source, ask.positions, strict=True)):
-        fields = _fields(message)
+        fields = texts_of(message)
         shown = [field for field, text in enumerate(fields) if field or text]
         if not shown:
             yield _Piece(index, 0, 0, True, 0)
@@ -178,12 +178,12 @@ def _divided(ask: Ask, taken: list[_Piece]) -> tuple[Ask, Ask | None]:
         source=ask.source[at.message + 1 :],
         tokens=None,
         positions=ask.positions[at.message + 1 :],
-        called=tuple(_names(part).items()),
+        called=tuple(call_names(part).items()),
         continues=False,
     )
     if not at.last:
         message = ask.source[at.message]
-        fields = _fields(message)
+        fields = texts_of(message)
         inside = at.end < len(fields[at.field])
         head = {**dict(enumerate(fields[: at.field])), at.field: fields[at.field][: at.end]}
         tail = dict(enumerate(fields[at.field + 1 :], at.field + 1))
@@ -197,14 +197,6 @@ def _divided(ask: Ask, taken: list[_Piece]) -> tuple[Ask, Ask | None]:
             continues=inside,
         )
     return part, rest if rest.source else None
-
-
-def _names(ask: Ask) -> dict[str, str]:
-    return dict(ask.called) | {call.id: call.name for message in ask.source for call in message.calls}
-
-
-def _fields(message: Message) -> list[str]:
-    return [message.text, *(c.arguments for c in message.calls), *(a.text for a in message.answers)]
 
 
 def _with(message: Message, fields: dict[int, str]) -> Message:

@@ -18,11 +18,11 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import Literal
 
-from .._conversation.message import Message
+from .._conversation.message import Message, texts_of
 from ..config.sections import SUMMARY_TAG
 from .escaping import escape_untrusted
 
-__all__ = ["Ask", "labels", "render"]
+__all__ = ["Ask", "call_names", "labels", "render"]
 
 Kind = Literal["create", "merge", "shrink"]
 
@@ -79,9 +79,7 @@ class Ask:
         """Everything that was said in what folds, notes and tools included, piece by piece."""
         yield self.previous or ""
         for message in self.source:
-            yield message.text
-            yield from (call.arguments for call in message.calls)
-            yield from (answer.text for answer in message.answers)
+            yield from texts_of(message)
 
     def halved(self) -> Ask:
         """The same request at half the size."""
@@ -94,7 +92,7 @@ class Ask:
 
 def render(ask: Ask) -> str:
     """The messages of a request as labelled text: who said what, which tool was called with what, what it answered."""
-    names = dict(ask.called) | {call.id: call.name for message in ask.source for call in message.calls}
+    names = call_names(ask)
     lines = [
         f"{label} {escape_untrusted(text, ask.tag)}"
         for message, position in zip(ask.source, ask.positions, strict=True)
@@ -103,6 +101,11 @@ def render(ask: Ask) -> str:
     if ask.continues and lines:
         lines[0] = lines[0].replace("]", ", continued]", 1)
     return "\n".join(lines)
+
+
+def call_names(ask: Ask) -> dict[str, str]:
+    """The name of every tool that a request or its earlier parts call, by the id of the call."""
+    return dict(ask.called) | {call.id: call.name for message in ask.source for call in message.calls}
 
 
 def labels(message: Message, position: int, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -157,7 +157,7 @@ def _plan_value(dry: DryRun) -> dict[str, Any]:
 
 
 def _show_plan(conversation: Conversation, dry: DryRun, all_rows: bool) -> None:
-    from .._conversation.message import readable
+    from .._conversation.message import readable_text
 
     rows = table(">#", ">messages", ">tokens", "", "rule", "begins with", wide="begins with")
     runs: Iterable[list[tuple[int, str, str]]] = (
@@ -168,7 +168,7 @@ def _show_plan(conversation: Conversation, dry: DryRun, all_rows: bool) -> None:
         place = f"{first:,}" if len(run) == 1 else f"{first:,}-{run[-1][0]:,}"
         tokens = dry.history.cost([index for index, *_ in run])
         message = dry.history[first]
-        text = one_line(f"{message.role}: {readable(message)}")
+        text = one_line(f"{message.role}: {readable_text(message)}")
         rows.add_row(place, f"{len(run):,}", f"{tokens:,}", fate, rule, text, style="dim" if fate == "folds" else None)
     lines, job = dry.job.lines, dry.job
     show(

@@ -19,16 +19,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from .._conversation.message import Message, parse_arguments
 from .._facts.citations import unciting
-from .._facts.file_changes import arguments_of, names_changed, touches_of
+from .._facts.file_changes import names_changed, touches_of
 from .._facts.speech_acts import sorts_of
 from .._facts.text import WIDTH, clean, cut, is_prose, lines_of, sentences_of, words_of
 from .._facts.values import scan
-
-if TYPE_CHECKING:
-    from .._conversation.message import Message
 
 __all__ = ["TOOLS", "Speaker", "Unit", "folder_of", "units_of"]
 
@@ -146,7 +144,7 @@ def _pieces(message: Message) -> Iterator[_Piece]:
     if message.role != "tool":
         yield from _said(message.text, user=message.is_user)
     for call in message.calls:
-        arguments = arguments_of(call)
+        arguments = parse_arguments(call)
         touches = list(touches_of(call.name, arguments))
         bodies = {text for touch in touches for text in (touch.old, touch.new)}
         long = {k: v for k, v in arguments.items() if isinstance(v, str) and (len(v) > _LONG_ARGUMENT or v in bodies)}

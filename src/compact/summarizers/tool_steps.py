@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from .._facts.file_changes import Touch, arguments_of, difference, touches_of
+from .._conversation.message import Message, Slot, pair_answers, parse_arguments
+from .._facts.file_changes import Touch, difference, touches_of
 from .._facts.speech_acts import sorts_of
 from .._facts.text import clean, cut, lines_of, sentences_of
 from .pieces import Speaker, Unit
-
-if TYPE_CHECKING:
-    from .._conversation.message import Message
 
 __all__ = ["Step", "changes", "decisions", "steps_of"]
 
@@ -62,25 +59,25 @@ class Step:
 
 def steps_of(source: Sequence[Message], positions: Sequence[int]) -> list[Step]:
     """Every call with the answer that belongs to it: an answer takes the nearest earlier open call of its id."""
-    waiting: dict[str, list[int]] = {}
+    pairs = pair_answers(source)
+    step_of: dict[Slot, int] = {}
     steps: list[Step] = []
     for index, (message, position) in enumerate(zip(source, positions, strict=True)):
-        answers = [(a.id, a.text) for a in message.answers]
-        if message.role == "tool" and message.text:
-            answers.append(("", message.text))
-        for name, text in answers:
-            if open_calls := waiting.get(name):
-                at = open_calls.pop()
-                steps[at] = replace(steps[at], last=position, answer=text)
+        for k, answer in enumerate(message.answers):
+            if (index, k) in pairs:
+                at = step_of[pairs[index, k]]
+                steps[at] = replace(steps[at], last=position, answer=answer.text)
             else:
-                steps.append(Step(index, position, position, "", text, ()))
-        for call in message.calls:
-            arguments = arguments_of(call)
+                steps.append(Step(index, position, position, "", answer.text, ()))
+        if message.role == "tool" and message.text:
+            steps.append(Step(index, position, position, "", message.text, ()))
+        for k, call in enumerate(message.calls):
+            arguments = parse_arguments(call)
             words = (str(value) for value in arguments.values() if len(str(value)) <= 300)
             touches = tuple(touches_of(call.name, arguments))
             edits = "; ".join(f"{t.path}: {difference(t)}" for t in touches[:4] if t.old or t.new)
             title = cut(clean(f"{call.name[:80]} {edits or ', '.join(words)}"), 180)
-            waiting.setdefault(call.id, []).append(len(steps))
+            step_of[index, k] = len(steps)
             steps.append(Step(index, position, position, title, None, touches))
     return steps
 

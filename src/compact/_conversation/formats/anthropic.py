@@ -22,16 +22,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InvalidMessage
-from ..message import Message, Role, ToolCall, ToolResult
+from ..message import Message, Role, Slot, ToolCall, ToolResult, pair_answers, unanswered_calls
 from .base import (
     CONTINUES,
     NO_RESULT,
     Problem,
-    Slot,
-    calls_of_answers,
-    guarded,
     is_protected,
     orphan_text,
+    reading,
     role_of_plain,
     spoken,
     with_fields,
@@ -52,7 +50,8 @@ class AnthropicDialect:
         """The host message as a `Message`; a user message with nothing but tool results gets the role `tool`."""
         if (role := role_of_plain(raw, _ROLES)) is not None:
             return Message(role, raw["content"], raw)
-        return guarded(lambda fields: _read(raw, fields), raw)
+        with reading:
+            return _read(raw, fields_of(raw))
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:
         """An assistant message, or a user message where the list starts with it."""
@@ -211,8 +210,8 @@ class _Order:
 
 def _order(messages: Sequence[Message]) -> _Order:
     order = _Order()
-    pairs = calls_of_answers(messages)
-    answered = set(pairs.values())
+    pairs = pair_answers(messages)
+    order.missing = unanswered_calls(messages, pairs)
     step = end = -1
     untold: list[Slot] = []
 
@@ -225,8 +224,6 @@ def _order(messages: Sequence[Message]) -> _Order:
         if message.role == "assistant":
             tell()
             step = i
-            if missing := [call for k, call in enumerate(message.calls) if (i, k) not in answered]:
-                order.missing[i] = missing
             continue
         for k in range(len(message.answers)):
             call = pairs.get((i, k))

@@ -1,11 +1,11 @@
-"""What the dialects share: their contract, how a message is read and copied, and how answers find their calls.
+"""What the message formats share: their protocol, and how a message is read, copied and checked.
 
-Owns: `MessageFormat`, `Problem`, and the words that repairs write into a conversation.
-Must never: know which fields a provider puts where on a message, change a host object, or put content in an error.
+Owns: `MessageFormat`, `Problem`, and the texts that repairs write into a conversation.
+Must never: know which fields a provider puts where on a message, change an object of the application, or put content
+in an error.
 
 Rules:
-- An answer pairs with the nearest earlier call of its id that is still open, as in `History`.
-- A call is **pending** while nothing but answers follows its step: its result may still come, so nobody mends it.
+- A call is **pending** while nothing but answers follows its step: its result may still come, so it is not repaired.
 - What a tool said never gets a person's role, except inside a message that is a person's on the wire anyway.
 
 The codes of a `Problem`:
@@ -36,11 +36,9 @@ __all__ = [
     "ORPHAN",
     "MessageFormat",
     "Problem",
-    "Slot",
-    "calls_of_answers",
-    "guarded",
     "is_protected",
     "orphan_text",
+    "reading",
     "role_of_plain",
     "spoken",
     "with_fields",
@@ -49,9 +47,6 @@ __all__ = [
 NO_RESULT = "[no result was recorded for this call]"
 ORPHAN = "[result of a call that is no longer in the conversation]"
 CONTINUES = "(conversation continues)"
-
-Slot = tuple[int, int]
-"""A call or an answer: the index of its message, and its place among that message's calls or answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +101,24 @@ def role_of_plain(raw: Any, roles: Mapping[str, Role]) -> Role | None:
     return roles.get(said) if type(said) is str else None
 
 
-def guarded(read: Callable[[Mapping[str, Any]], Message], raw: Any) -> Message:
-    """Read the fields of a host message. Its objects may run any code of the host's; what that raises gets a type."""
-    try:
-        return read(fields_of(raw))
-    except InvalidMessage:
-        raise
-    except RecursionError:
-        raise InvalidMessage(
-            "The message is nested too deeply to read; flatten it, or send that part as text."
-        ) from None
-    except Exception as error:
-        raise InvalidMessage(f"The message could not be read: its content raised {type(error).__name__}.") from error
+class _ReadGuard:
+    """Raises `InvalidMessage` for whatever the code of an application's object raises while it is read."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, RecursionError):
+            raise InvalidMessage(
+                "The message is nested too deeply to read; flatten it, or send that part as text."
+            ) from None
+        if isinstance(error, Exception) and not isinstance(error, InvalidMessage):
+            raise InvalidMessage(
+                f"The message could not be read: its content raised {type(error).__name__}."
+            ) from error
+
+
+reading = _ReadGuard()
 
 
 def is_protected(fields: Mapping[str, Any]) -> bool:
@@ -145,19 +146,6 @@ def with_fields(raw: Any, **changes: Any) -> Any:
     if callable(model_copy) and all(isinstance(value, str) for value in changes.values()):
         return model_copy(update=changes)
     return {**fields_of(raw), **changes}
-
-
-def calls_of_answers(messages: Sequence[Message]) -> dict[Slot, Slot]:
-    """For each answer that has one, the call it answers."""
-    waiting: dict[str, list[Slot]] = {}
-    pairs: dict[Slot, Slot] = {}
-    for i, message in enumerate(messages):
-        for k, answer in enumerate(message.answers):
-            if stack := waiting.get(answer.id):
-                pairs[i, k] = stack.pop()
-        for k, call in enumerate(message.calls):
-            waiting.setdefault(call.id, []).append((i, k))
-    return pairs
 
 
 def spoken(messages: Iterable[Message]) -> Iterator[tuple[int, Message]]:

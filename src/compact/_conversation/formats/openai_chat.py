@@ -17,15 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import InvalidMessage
-from ..message import Message, Role, ToolCall, ToolResult
+from ..message import Message, Role, ToolCall, ToolResult, pair_answers, unanswered_calls
 from .base import (
     CONTINUES,
     NO_RESULT,
     Problem,
-    calls_of_answers,
-    guarded,
     is_protected,
     orphan_text,
+    reading,
     role_of_plain,
     with_fields,
 )
@@ -46,7 +45,8 @@ class ChatDialect:
         """The host message as a `Message`."""
         if (role := role_of_plain(raw, _PLAIN)) is not None:
             return Message(role, raw["content"], raw)
-        return guarded(lambda fields: _read(raw, fields), raw)
+        with reading:
+            return _read(raw, fields_of(raw))
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:
         """An assistant message, wherever it stands."""
@@ -101,7 +101,9 @@ class ChatDialect:
         told = [f"Message {i} was empty and was dropped." for i, m in enumerate(messages) if _is_empty(m)]
         origin = [i for i, m in enumerate(messages) if not _is_empty(m)]
         kept = [messages[i] for i in origin]
-        step_of = {answer: step for (answer, _), (step, _) in calls_of_answers(kept).items()}
+        pairs = pair_answers(kept)
+        step_of = {answer: step for (answer, _), (step, _) in pairs.items()}
+        unanswered = unanswered_calls(kept, pairs)
         answers: dict[int, list[int]] = {}
         orphans: set[int] = set()
         behind, last = -1, -1
@@ -125,7 +127,7 @@ class ChatDialect:
                     out.append(self._note(message))
                 continue
             mine = [kept[k] for k in answers.get(i, ())]
-            missing = _missing(message, mine)
+            missing = unanswered.get(i, [])
             if missing and i == last:
                 # A note behind a pending call would end the wait for its result, so it goes before the call.
                 early = {k for k in orphans if k > i}
@@ -193,18 +195,6 @@ def _calls(fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
         name = text_of(body, "name")
         calls.append(ToolCall(name, name, json_text(body.get("arguments") or "")))
     return tuple(calls)
-
-
-def _missing(step: Message, answers: Sequence[Message]) -> list[ToolCall]:
-    """The calls of a step that none of its answers is for."""
-    answered = Counter(answer.id for message in answers for answer in message.answers)
-    missing = []
-    for call in step.calls:
-        if answered[call.id]:
-            answered[call.id] -= 1
-        else:
-            missing.append(call)
-    return missing
 
 
 def _is_empty(message: Message) -> bool:

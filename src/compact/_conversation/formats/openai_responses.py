@@ -16,15 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import InvalidMessage
-from ..message import Message, Role, ToolCall, ToolResult
+from ..message import Message, Role, ToolCall, ToolResult, pair_answers
 from .base import (
     CONTINUES,
     NO_RESULT,
     Problem,
-    calls_of_answers,
-    guarded,
     is_protected,
     orphan_text,
+    reading,
     role_of_plain,
     spoken,
     with_fields,
@@ -60,7 +59,8 @@ class ResponsesDialect:
         """The host item as a `Message`."""
         if (role := role_of_plain(raw, _ROLES)) is not None:
             return Message(role, raw["content"], raw, fragment=role == "assistant")
-        return guarded(lambda fields: _read(raw, fields), raw)
+        with reading:
+            return _read(raw, fields_of(raw))
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:
         """An assistant message in its short form, wherever it stands; with its type, which some servers insist on."""
@@ -85,7 +85,7 @@ class ResponsesDialect:
         """What the Responses API would reject."""
         if not messages:
             return [Problem(0, "empty_list", "The list has no items; send at least one.")]
-        pairs = calls_of_answers(messages)
+        pairs = pair_answers(messages)
         answered = {call for call, _ in pairs.values()}
         tail = _tail(messages)
         dangling = _dangling(messages)
@@ -109,7 +109,7 @@ class ResponsesDialect:
         told = [f"Item {i} was reasoning without the item it led to and was dropped." for i in sorted(dangling)]
         origin = [i for i in range(len(messages)) if i not in dangling]
         kept = [messages[i] for i in origin]
-        pairs = calls_of_answers(kept)
+        pairs = pair_answers(kept)
         answered = {call for call, _ in pairs.values()}
         orphans = [i for i, m in enumerate(kept) if m.answers and (i, 0) not in pairs]
         told += [f"Item {origin[i]} was the output of no open call and became an assistant note." for i in orphans]
