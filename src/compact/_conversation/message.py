@@ -1,14 +1,14 @@
-"""Messages as the core sees them: values read from the host's own objects, and the blocks and turns they form.
+"""Messages as values read from the application's objects, and the pairs, blocks and turns they form.
 
-Owns: `Message`, `History`, and the rules for pairs, blocks and turns.
-Must never: know a provider's format (that is a dialect's job), count tokens, or change a host object.
+Owns: `Message`, `History`, the rules for pairs, blocks and turns, and the texts of a message.
+Must never: know a provider's format (`formats` does), count tokens, or change an object of the application.
 
 Rules:
 - A **block** is the smallest indivisible slice: one message, or an assistant step with tool calls together with
   all of its answers and the reasoning items that belong to it. Layouts keep or fold whole blocks.
 - An answer pairs with the nearest earlier call of its id that is still open: real logs reuse ids.
-- A block is **open** while it waits for an answer and nothing newer has been said. Once a user or assistant
-  message follows, the missing answer is taken as never coming, so it cannot block folding for ever.
+- A block is **open** while it waits for an answer and no newer message follows. Once a user or assistant message
+  follows, the missing answer is no longer expected, so it cannot prevent a compaction for ever.
 - A **turn** starts at a user message that does not follow another user message.
 - A pin covers its whole block: half of a pair cannot be pinned.
 """
@@ -61,15 +61,14 @@ class ToolResult:
 
 
 class Message(NamedTuple):
-    """What the core needs to know of one host message. `raw` is the host's own object, never changed.
+    """One message. `raw` is the object of the application it was read from, never changed.
 
-    Messages are equal when they say the same, whatever object they were read from. A tuple, because one is made of
-    every message that is read.
+    Messages are equal when all fields but `raw` are. A tuple, because one is made for every message that is read.
     """
 
     role: Role
     text: str
-    """What was said, as text; a folded image stands here as a marker such as `[image]`."""
+    """What was said, as text; an image stands here as a marker such as `[image]`."""
     raw: Any
     calls: tuple[ToolCall, ...] = ()
     answers: tuple[ToolResult, ...] = ()
@@ -78,7 +77,7 @@ class Message(NamedTuple):
     fragment: bool = False
     """One of several items that make up a single assistant step (Responses items)."""
     reasoning: bool = False
-    """A reasoning item: worthless, and rejected by the provider, without the item that follows it."""
+    """A reasoning item: the provider rejects it without the item that follows it."""
     hidden: str = ""
     """Text that is sent and counted but never summarized (signed thinking)."""
     weight: int = 0
@@ -95,7 +94,7 @@ class Message(NamedTuple):
 
     @property
     def is_user(self) -> bool:
-        """Whether a person's words are in it; they may stand beside tool results (Anthropic)."""
+        """Whether it holds a person's words, possibly beside tool results (Anthropic)."""
         return self.role == "user"
 
     @property
@@ -118,8 +117,8 @@ class History(Sequence[Message]):
     """A list of messages with what each costs and where it stood in the session, plus its blocks and turns.
 
     `tokens[i]` is the cost of message i; `positions[i]` its place in the session since the beginning (for a summary the
-    last one it stands for); `summaries` are the indices of messages that are summaries of ours; messages whose role is
-    in `pinned_roles` are pinned, like those that say so themselves; `count` counts as `tokens` were counted.
+    last one it replaces); `summaries` are the indices of messages that are summaries; messages whose role is in
+    `pinned_roles` are pinned, like those with `pinned` set; `count` is the counter that `tokens` were counted with.
     """
 
     def __init__(
@@ -175,7 +174,7 @@ class History(Sequence[Message]):
 
     @cached_property
     def abandoned(self) -> frozenset[str]:
-        """Ids of calls that got no answer and are not waited for any more."""
+        """Ids of calls whose answer is missing and no longer expected."""
         waits = {i for block in self.blocks if block.open for i in block.indices}
         unanswered = unanswered_calls(self.messages, pair_answers(self.messages))
         return frozenset(call.id for i, calls in unanswered.items() if i not in waits for call in calls)
@@ -187,7 +186,7 @@ class History(Sequence[Message]):
 
     @cached_property
     def turns(self) -> tuple[tuple[int, int], ...]:
-        """The turns as half-open ranges of indices; what stands before the first user message is in none."""
+        """The turns as half-open ranges of indices; messages before the first user message are in none."""
         starts: list[int] = []
         after_user = False
         for i, message in enumerate(self.messages):
@@ -256,7 +255,7 @@ def _blocks(history: History) -> tuple[Block, ...]:
     for i in range(len(messages)):
         members.setdefault(i if parent[i] == i else root(i), []).append(i)
     spoken = (i for i in reversed(range(len(messages))) if messages[i].role in ("user", "assistant"))
-    last_said = next((i for i in spoken if not messages[i].answers), -1)
+    last_spoken = next((i for i in spoken if not messages[i].answers), -1)
     blocks = []
     for indices in members.values():
         tool = is_open = pinned = False
@@ -265,7 +264,7 @@ def _blocks(history: History) -> tuple[Block, ...]:
             tool = tool or bool(message.calls or message.answers)
             pinned = pinned or message.pinned or message.role in pinned_roles
         if tool and any(i in unanswered for i in indices):
-            is_open = last_said <= max(i for i in indices if messages[i].role == "assistant")
+            is_open = last_spoken <= max(i for i in indices if messages[i].role == "assistant")
         blocks.append(Block(tuple(indices), tool, is_open, pinned))
     return tuple(blocks)
 
@@ -273,7 +272,7 @@ def _blocks(history: History) -> tuple[Block, ...]:
 def _steps(messages: Sequence[Message], summaries: frozenset[int]) -> Iterator[tuple[int, int]]:
     """Runs of fragments that form one assistant step: those with a call or a reasoning item in them.
 
-    A summary of ours is no part of the step behind it.
+    A summary is not part of the step behind it.
     """
     start = None
     for i in range(len(messages) + 1):
@@ -288,7 +287,7 @@ def _steps(messages: Sequence[Message], summaries: frozenset[int]) -> Iterator[t
 
 
 def as_mapping(raw: Any) -> Mapping[str, Any]:
-    """A host message as a mapping: a dict as it is; a Pydantic model, dataclass or plain object by its fields."""
+    """A message as a mapping: a dict as it is; a Pydantic model, dataclass or plain object by its fields."""
     if isinstance(raw, Mapping):
         return raw
     dump = getattr(raw, "model_dump", None)
@@ -302,7 +301,7 @@ def as_mapping(raw: Any) -> Mapping[str, Any]:
 
 
 def fields_or_text(value: Any) -> Any:
-    """A value that JSON does not know: its fields, or its text when it has none."""
+    """A value that JSON cannot represent: its fields, or its text when it has none."""
     try:
         return dict(as_mapping(value))
     except TypeError:

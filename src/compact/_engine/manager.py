@@ -31,7 +31,7 @@ from .._pipeline.underway import Call
 from .._redaction import Redactor, held_secrets
 from .._session.session import FoldRecord, Session
 from ..config import CompactConfig
-from ..config.environment import SWITCHED_OFF, switched_off
+from ..config.environment import DISABLED_NOTICE, is_disabled
 from ..config.limits import Limits
 from ..errors import ConfigError
 from ..sinks.sink_list import SinkList, configured_sinks
@@ -113,9 +113,9 @@ class CompactManager(Keeper, BackDoor):
         self._rooms = LiveSessions(self._desk.see_off)
         self._parameters = LiveConfig(config, self._rooms, self._journal)
         self._course = Course(self._desk, self._journal, self._parameters, self._summarizer)
-        self._disabled = switched_off()
+        self._disabled = is_disabled()
         if self._disabled:
-            self._journal.complain(SWITCHED_OFF)
+            self._journal.complain(DISABLED_NOTICE)
 
     # -- before each model call --------------------------------------------------------------------------------------
 

@@ -14,23 +14,23 @@ __all__ = ["measure_summary", "restore_summary"]
 
 def measure_summary(ask: Ask, body: str) -> Report:
     """How much of what a request is about a text keeps."""
-    from .cache import forget
+    from .cache import clear_caches
     from .facts import facts_of
     from .measure import measure
 
     try:
         return measure(facts_of(ask), body)
     finally:
-        forget()
+        clear_caches()
 
 
 def restore_summary(ask: Ask, body: str, limit: int, min_score: float) -> tuple[str, Report]:
     """A summary that may be used, with what it lost given back when it scores below `min_score`; and its report."""
-    from .cache import forget
+    from .cache import clear_caches
     from .facts import facts_of
-    from .restore_lost import faithful
+    from .restore_lost import restore_lost_facts
 
     try:
-        return faithful(facts_of(ask), body, ask, limit, min_score)
+        return restore_lost_facts(facts_of(ask), body, ask, limit, min_score)
     finally:
-        forget()
+        clear_caches()

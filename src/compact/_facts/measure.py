@@ -17,16 +17,16 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
-from .cache import once
-from .citations import uncited
-from .collection import marks_of, stems_of
+from .cache import cached_by_text
+from .citations import strip_citations
+from .collection import names_in, word_stems
 from .facts import Facts
-from .invented import invented
-from .ranking import SENTENCES, Fact, ending
+from .invented import find_invented
+from .ranking import SENTENCES, Fact, short_path
 from .report import CRITICAL, MAX_NAMED, KindCounts, Report
 from .text import sentences_of
 
-__all__ = ["find_kept", "is_negated", "measure", "stands_in"]
+__all__ = ["contains_whole", "find_kept", "is_negated", "measure"]
 
 _MOST = 0.7
 _INVENTED = 0.25
@@ -40,7 +40,7 @@ _NEGATION = re.compile(
 
 
 def measure(facts: Facts, body: str, before: str | None = None) -> Report:
-    """What a summary keeps; with the text as it was `before` a repair, what the repair gave back."""
+    """The report of a summary; with the text `before` a repair, also what the repair restored."""
     now = find_kept(facts.best, body)
     own = now if before is None else find_kept(facts.best, before)
     kinds: dict[str, list[int]] = {}
@@ -54,7 +54,7 @@ def measure(facts: Facts, body: str, before: str | None = None) -> Report:
             weight += fact.weight
         else:
             missing.append(fact.text)
-    unsaid = invented(facts, body)
+    unsaid = find_invented(facts, body)
     if not total:
         weight = total = 1.0
     return Report(
@@ -73,63 +73,63 @@ def measure(facts: Facts, body: str, before: str | None = None) -> Report:
 
 
 def find_kept(facts: Sequence[Fact], body: str) -> list[bool]:
-    """Which facts a text keeps."""
-    windows = _Windows(body)
-    return [windows.hold(f.text) if f.kind in SENTENCES else _stands(body, f) for f in facts]
+    """For each fact, whether a text keeps it."""
+    windows = _SentenceWindows(body)
+    return [windows.contain(f.text) if f.kind in SENTENCES else _contains_value(body, f) for f in facts]
 
 
-def _stands(body: str, fact: Fact) -> bool:
+def _contains_value(body: str, fact: Fact) -> bool:
     """Whether a value stands in a text as a whole."""
-    return stands_in(body, ending(fact.text) if fact.kind == "path" else fact.text)
+    return contains_whole(body, short_path(fact.text) if fact.kind == "path" else fact.text)
 
 
-def stands_in(body: str, value: str) -> bool:
+def contains_whole(body: str, value: str) -> bool:
     """Whether a value stands in a text, and not as a part of a longer word."""
     start = body.find(value)
     while start >= 0:
         end = start + len(value)
-        if not (_joined(body, start - 1, value[0]) or _joined(body, end, value[-1])):
+        if not (_continues_word(body, start - 1, value[0]) or _continues_word(body, end, value[-1])):
             return True
         start = body.find(value, start + 1)
     return False
 
 
-def _joined(body: str, index: int, edge: str) -> bool:
-    """Whether the character outside goes on with the word that the edge of a value belongs to."""
-    return 0 <= index < len(body) and _word(edge) and _word(body[index])
+def _continues_word(body: str, index: int, edge: str) -> bool:
+    """Whether the character outside continues the word at the edge of a value."""
+    return 0 <= index < len(body) and _is_word_character(edge) and _is_word_character(body[index])
 
 
-def _word(character: str) -> bool:
+def _is_word_character(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-@once
+@cached_by_text
 def is_negated(sentence: str) -> bool:
     """Whether a sentence says that something is not, or only under a condition."""
     return _NEGATION.search(sentence) is not None
 
 
-class _Windows:
-    """The sentences of a text, alone and with the next one, found by the words they share with another."""
+class _SentenceWindows:
+    """The sentences of a text, alone and with the next one, indexed by their words."""
 
     def __init__(self, body: str) -> None:
         self._body = " ".join(body.split())
         self._negated: list[bool] = []
         self._places: defaultdict[str, list[int]] = defaultdict(list)
-        for number, sentence in enumerate(sentences_of(uncited(body))):
+        for number, sentence in enumerate(sentences_of(strip_citations(body))):
             self._negated.append(is_negated(sentence))
-            for word in (*stems_of(sentence), *marks_of(sentence)):
+            for word in (*word_stems(sentence), *names_in(sentence)):
                 self._places[word].append(number)
 
-    def hold(self, sentence: str) -> bool:
+    def contain(self, sentence: str) -> bool:
         """Whether most of a sentence, half of the names in it, and its negation stand together."""
         whole = " ".join(sentence.split())
-        if whole and stands_in(self._body, whole):
+        if whole and contains_whole(self._body, whole):
             return True
-        stems = stems_of(sentence)
+        stems = word_stems(sentence)
         if len(stems) < 2:
             return whole in self._body
-        marks = marks_of(sentence)
+        marks = names_in(sentence)
         with_marks = self._windows_with(marks, 0.5) if marks else None
         negated = is_negated(sentence)
         for window in self._windows_with(stems, _MOST):

@@ -23,7 +23,7 @@ MAX_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class KindCounts:
-    """Of one kind of facts: how many the summary kept, how many a repair gave back, how many are lost."""
+    """Of one kind of facts: how many the summary kept, how many a repair restored, how many are lost."""
 
     kept: int = 0
     repaired: int = 0
@@ -35,10 +35,10 @@ _NONE: Mapping[str, KindCounts] = {}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The fidelity of one fold. Counts are of facts that mattered and could have fitted."""
+    """The fidelity of one compaction. Counts are of facts that mattered and could have fitted."""
 
     score: float
-    """0 to 100: the weight kept, inventions taken off."""
+    """0 to 100: the share of the weight that is kept, less inventions."""
     kept: int
     repaired: int
     lost: int
@@ -48,14 +48,14 @@ class Report:
     """The best facts that are lost; at most twenty."""
     kinds: Mapping[str, KindCounts]
     unkept_kinds: tuple[str, ...]
-    """Critical kinds of which something was given and nothing was kept."""
+    """Critical kinds that occurred and of which nothing was kept."""
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values, for events and the archive."""
         return asdict(self)
 
     def concealed(self, words: Iterable[str], body: str, conceal: Callable[[str], str]) -> Report:
-        """The report without what is a secret where it stood: a value alone does not show what it is.
+        """The report without secrets: where a value stood shows whether it is one, the value alone does not.
 
         `conceal` redacts a text; what is missing stood in the `words` that fold, what is invented in the `body`.
         """
@@ -76,12 +76,12 @@ class Report:
         )
 
     def in_short(self) -> Report:
-        """The sums alone, for folds long past; names and kinds are in the archive."""
+        """The totals alone, for old compactions; names and kinds are in the archive."""
         return replace(self, invented=(), missing=(), kinds=_NONE, unkept_kinds=())
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Report:
-        """A report as it was before `as_dict`."""
+        """The report that `as_dict` was called on."""
         return cls(
             score=float(value["score"]),
             kept=int(value["kept"]),
@@ -95,7 +95,7 @@ class Report:
 
 
 def merge_reports(reports: Iterable[Report | None]) -> Report | None:
-    """One report of a fold that made several summaries; the score is the mean over their facts."""
+    """One report for a compaction with several summaries; the score is the mean over their facts."""
     some = [report for report in reports if report is not None]
     if len(some) < 2:
         return some[0] if some else None

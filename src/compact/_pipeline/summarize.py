@@ -32,7 +32,7 @@ from .._facts.fidelity import measure_summary, restore_summary
 from .._facts.report import Report
 from .._session.states import StateMachine
 from .._summary.acceptance import accept_answer
-from .._summary.chunking import cut, request_tokens
+from .._summary.chunking import request_tokens, split_request
 from .._summary.marker import is_closed, is_opened
 from .._summary.request import Ask
 from ..config.model_catalog import cost_of
@@ -277,7 +277,7 @@ class FailureChain:
 
 def _divided(ask: Ask, window: int) -> tuple[Ask, Ask | None] | TokenLimitExceeded:
     try:
-        return cut(ask, window)
+        return split_request(ask, window)
     except TokenLimitExceeded as too_small:
         return too_small
 

@@ -22,7 +22,7 @@ from .._conversation.message import Message, texts_of
 from ..config.sections import SUMMARY_TAG
 from .escaping import escape_untrusted
 
-__all__ = ["Ask", "call_names", "labels", "render"]
+__all__ = ["Ask", "call_names", "label_texts", "render_messages"]
 
 Kind = Literal["create", "merge", "shrink"]
 
@@ -51,32 +51,33 @@ class Ask:
     continues: bool = False
     """Whether the first message goes on from the part before."""
     tokens: int | None = field(default=None, repr=False, compare=False)
-    """What messages and notes cost, where that is known: nobody needs to count them once more."""
+    """Tokens of messages and notes, where they are known, so that they need not be counted again."""
 
     @property
     def kind(self) -> Kind:
-        """What is asked for: to create notes, to merge messages into them, or to shrink them."""
+        """What is requested: to create notes, to merge messages into them, or to shrink them."""
         return "create" if self.previous is None else "merge" if self.source else "shrink"
 
     @property
     def messages(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """System and user message, ready to send to a chat model."""
         system, opening = self.instructions
-        notes = _fenced(" " + escape_untrusted(self.previous, self.tag)) if self.previous else "(none yet)"
+        notes = _fence(" " + escape_untrusted(self.previous, self.tag)) if self.previous else "(none yet)"
         parts = [opening, f"NOTES SO FAR:\n{notes}"]
         if self.source:
-            parts.append(f"MESSAGES TO FOLD IN:\n{_fenced(render(self))}")
+            parts.append(f"MESSAGES TO FOLD IN:\n{_fence(render_messages(self))}")
         return {"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}
 
     @property
     def instructions(self) -> tuple[str, str]:
-        """What a model is told besides what folds: the system message, and the beginning of the user message."""
+        """The prompt around what folds: the system message, and the beginning of the user message."""
         limit = f"Answer inside <{self.tag}> and </{self.tag}>, in at most {self.max_tokens} tokens."
-        return "\n\n".join((_prompt("system"), self.prompt or _prompt(self.strategy), limit)), _prompt(self.kind)
+        system = (_read_prompt("system"), self.prompt or _read_prompt(self.strategy), limit)
+        return "\n\n".join(system), _read_prompt(self.kind)
 
     @property
     def words(self) -> Iterator[str]:
-        """Everything that was said in what folds, notes and tools included, piece by piece."""
+        """The texts of everything that folds, notes and tools included."""
         yield self.previous or ""
         for message in self.source:
             yield from texts_of(message)
@@ -86,17 +87,17 @@ class Ask:
         return replace(self, max_tokens=max(1, self.max_tokens // 2))
 
     def carrying(self, notes: str) -> Ask:
-        """The same request with other notes so far: what the part before came to."""
+        """The same request with other notes so far: the answer to the part before."""
         return replace(self, previous=notes)
 
 
-def render(ask: Ask) -> str:
+def render_messages(ask: Ask) -> str:
     """The messages of a request as labelled text: who said what, which tool was called with what, what it answered."""
     names = call_names(ask)
     lines = [
         f"{label} {escape_untrusted(text, ask.tag)}"
         for message, position in zip(ask.source, ask.positions, strict=True)
-        for label, text in labels(message, position, names)
+        for label, text in label_texts(message, position, names)
     ]
     if ask.continues and lines:
         lines[0] = lines[0].replace("]", ", continued]", 1)
@@ -108,26 +109,26 @@ def call_names(ask: Ask) -> dict[str, str]:
     return dict(ask.called) | {call.id: call.name for message in ask.source for call in message.calls}
 
 
-def labels(message: Message, position: int, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Each thing that a message says, behind the label under which it is shown."""
+def label_texts(message: Message, position: int, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The texts of a message, each behind its label."""
     if message.text:
         yield f"[#{position} {message.role}]", message.text
     for call in message.calls:
-        yield f"[#{position} call {_plain(call.name)}]", call.arguments
+        yield f"[#{position} call {_label_name(call.name)}]", call.arguments
     for answer in message.answers:
-        yield f"[#{position} result of {_plain(names.get(answer.id, answer.id))}]", answer.text
+        yield f"[#{position} result of {_label_name(names.get(answer.id, answer.id))}]", answer.text
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     mark = blake2b(text.encode(), digest_size=8).hexdigest()
     return f"--- {mark} begins ---\n{text}\n--- {mark} ends ---"
 
 
-def _plain(name: str) -> str:
+def _label_name(name: str) -> str:
     """A tool's name without anything that could end its label."""
     return re.sub(r"[^\w.:/-]+", "_", name)[:64]
 
 
 @cache
-def _prompt(name: str) -> str:
+def _read_prompt(name: str) -> str:
     return files("compact._summary").joinpath("prompts", f"{name}.txt").read_text("utf-8").strip()

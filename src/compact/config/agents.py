@@ -1,7 +1,7 @@
-"""The agents of a configuration: each with settings of its own, when it has a `compact` block.
+"""The agents of a configuration, and the settings of an agent with a `compact` block.
 
 Owns: `AgentConfig`, the block's model, and the old spelling of a block.
-Must never: judge a block without its base, which may hold what the block leaves out (`config` puts them together).
+Must never: check a block without its base, which may hold what the block leaves out (`config` merges them).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ __all__ = ["AgentCompact", "AgentConfig", "rewrite_transforms"]
 
 
 class AgentCompact(Policy, SummaryPolicy):
-    """One agent's own settings: every field of `policy` and `summary`, flat; `in_place` unless it says otherwise."""
+    """The settings of one agent: every field of `policy` and `summary`, flat; the layout is `in_place` unless set."""
 
     layout: Layout = "in_place"
-    """How folds are chosen for this agent."""
+    """How the messages to compact are chosen for this agent."""
 
     @model_validator(mode="after")
-    def _lines_agree(self) -> Self:
-        """A block is judged together with its base, which may hold what the block leaves out."""
+    def _check_thresholds(self) -> Self:
+        """A block is checked together with its base, which may hold what the block leaves out."""
         return self
 
 
 class AgentConfig(Section):
-    """One agent of the file. Only `compact` is ours; `id`, `model`, `system_prompt` and the rest are left alone."""
+    """One agent of the file. Only `compact` is read; `id`, `model`, `system_prompt` and the rest are left alone."""
 
     model_config = ConfigDict(extra="allow")
 
     compact: AgentCompact | None = None
-    """The agent's own settings; none takes the base configuration as it is."""
+    """The agent's settings; none takes the base configuration as it is."""
 
     @model_validator(mode="before")
     @classmethod

@@ -22,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from ..errors import ConfigError
 from .agents import AgentConfig, rewrite_transforms
 from .config_file import read_config_file
-from .environment import SECTIONS, SET_BY, find_file, from_environment, name_variables, without
-from .fields import CountOrNone, explain, plain_mapping, unknown_name
+from .environment import SECTIONS, SET_BY, drop_names, find_file, name_variables, read_environment
+from .fields import CountOrNone, explain_problems, plain_mapping, unknown_name
 from .limits import limits_for
 from .model_catalog import window_of
 from .proxy_section import ProxyPolicy
@@ -38,25 +38,25 @@ class CompactConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     model: str = Field("gpt-4o", min_length=1)
-    """The model whose context is kept; it decides the tokenizer and the window."""
+    """The model whose context is compacted; it decides the tokenizer and the window."""
     max_context_tokens: CountOrNone = None
     """The window in tokens; none takes the known window of the model."""
     counter: Literal["tiktoken", "chars"] = "tiktoken"
     """How tokens are counted: exactly, or as characters divided by four."""
     policy: Policy = Field(default_factory=Policy)
-    """When to fold, what stays, and what happens when it fails."""
+    """When to compact, what stays, and what happens when it fails."""
     summary: SummaryPolicy = Field(default_factory=SummaryPolicy)
     """Who writes summaries, how long they may be, and what is accepted."""
     storage: StoragePolicy = Field(default_factory=StoragePolicy)
     """Where transcripts and summaries are archived."""
     redaction: RedactionPolicy = Field(default_factory=RedactionPolicy)
-    """What is taken out of everything that is stored or exported."""
+    """What is removed from everything that is stored or exported."""
     tracing: TracingPolicy = Field(default_factory=TracingPolicy)
     """Where events go."""
     proxy: ProxyPolicy = Field(default_factory=ProxyPolicy)
-    """Where the proxy listens, where it sends what it gets, and what it holds at most."""
+    """Where the proxy listens, where it sends requests, and its limits."""
     agents: dict[str, AgentConfig] = Field(default_factory=dict)
-    """Agents by name, each with settings of its own when it has a `compact` block."""
+    """Agents by name, with different settings for an agent that has a `compact` block."""
 
     def __init__(self, /, **values: Any) -> None:
         arguments: dict[str, Any] = {
@@ -64,9 +64,11 @@ class CompactConfig(BaseModel):
             for name, value in values.items()
         }
         try:
-            super().__init__(**_merge(from_environment(), arguments))
+            super().__init__(**_merge(read_environment(), arguments))
         except ValidationError as error:
-            raise ConfigError(name_variables(explain(CompactConfig, error, _known_names()), arguments)) from None
+            raise ConfigError(
+                name_variables(explain_problems(CompactConfig, error, _known_names()), arguments)
+            ) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
@@ -74,7 +76,7 @@ class CompactConfig(BaseModel):
         file = find_file(path)
         if file is None:
             return cls()
-        values = without(read_config_file(file), from_environment())
+        values = drop_names(read_config_file(file), read_environment())
         try:
             return cls(**values)
         except ConfigError as error:
@@ -105,14 +107,14 @@ class CompactConfig(BaseModel):
 
     @property
     def budget(self) -> int:
-        """Tokens that may be sent: the window less the buffer and less the room for the answer."""
+        """Tokens that may be sent: the window less the buffer and less the tokens for the answer."""
         return self.window - self.policy.hard_cap_buffer - self.policy.reserve_output
 
     @property
     def trigger_line(self) -> int:
-        """Tokens at which a fold is due: `trigger_pct` of the window, never above the budget; off, the budget."""
-        lines = limits_for(self.policy, self.window)
-        return self.budget if lines.share is None else lines.share
+        """Tokens at which a compaction is due: `trigger_pct` of the window, never above the budget; off, the budget."""
+        share = limits_for(self.policy, self.window).share
+        return self.budget if share is None else share
 
     @field_validator(*SECTIONS, mode="before")
     @classmethod
@@ -129,7 +131,7 @@ class CompactConfig(BaseModel):
         )
 
     @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
+    def _check_budget_and_agents(self) -> Self:
         buffer, output = self.policy.hard_cap_buffer, self.policy.reserve_output
         if self.budget <= 0:
             raise ConfigError(
@@ -160,7 +162,7 @@ def rebuild_config(config: _Config, changes: Mapping[str, Any], *, dropped: Iter
     try:
         BaseModel.__init__(new, **values)  # not CompactConfig's own: a change must not read the environment again
     except ValidationError as error:
-        raise ConfigError(explain(CompactConfig, error, _known_names())) from None
+        raise ConfigError(explain_problems(CompactConfig, error, _known_names())) from None
     return new
 
 
@@ -203,7 +205,7 @@ def _sort_into_sections(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _known_names() -> Mapping[str, str]:
-    """What a misspelt name at the top may have meant, and where it belongs."""
+    """What a misspelt top-level name may have meant, and where it belongs."""
     names = {name: name for name in CompactConfig.model_fields}
     for section, model in SECTIONS.items():
         names = {**{field: f"{section}.{field}" for field in model.model_fields}, **names}

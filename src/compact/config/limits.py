@@ -18,24 +18,24 @@ __all__ = ["Limits", "limits_for"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The token lines that hold for one call. `window` and `budget` bound; the others fire when configured."""
+    """The token limits of one call. `window` and `budget` always hold; the others only when configured."""
 
     window: int
     budget: int
     share: int | None = None
     threshold: int | None = None
     prepare: int | None = None
-    """Where a fold is made ahead of need."""
+    """Tokens at which a compaction is prepared in advance."""
     trigger: int = field(init=False)
-    """The lowest line: below it nothing that counts tokens is due."""
+    """The lowest limit: below it no compaction is due by tokens."""
 
     def __post_init__(self) -> None:
-        lines = (self.share, self.threshold, self.budget)
-        object.__setattr__(self, "trigger", min(line for line in lines if line is not None))
+        limits = (self.share, self.threshold, self.budget)
+        object.__setattr__(self, "trigger", min(limit for limit in limits if limit is not None))
 
 
 def limits_for(policy: Policy, window: int, *, reserve_output: int | None = None) -> Limits:
-    """The lines of a policy at this window; a request's own output limit takes the place of `reserve_output`."""
+    """The limits of a policy at this window; the output limit of a request replaces `reserve_output`."""
     reserve = policy.reserve_output if reserve_output is None else reserve_output
     budget = window - policy.hard_cap_buffer - reserve
     # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not above 7.

@@ -22,8 +22,8 @@ from .._conversation.formats import FORMATS, MessageFormat, detect
 from .._conversation.message import Message, ToolCall, flatten_arguments, parse_arguments
 from .._conversation.tokens import REPLY_PRIMER, TokenCounter, counter_for, message_tokens
 from .._conversation.tool_schemas import tools_tokens
-from .._facts.ranking import ending
-from .._facts.values import scan
+from .._facts.ranking import short_path
+from .._facts.values import find_values
 from ..errors import InvalidMessage, LogError
 from ..importers import Conversation
 
@@ -140,7 +140,7 @@ class Recording:
                 used = dict.fromkeys(v for m in self.messages[span.start : span.end] for v in _used(m))
                 needs.append(
                     tuple(
-                        Need(value, ending(value) if "/" in value else value, tuple(places))
+                        Need(value, short_path(value) if "/" in value else value, tuple(places))
                         for value in used
                         if (places := said.get(value))
                         and ends[places[-1]] < edge
@@ -152,7 +152,7 @@ class Recording:
             length += len(words)
             ends.append(length)
             if index not in self.pinned:
-                for value in {value for _, value, _ in scan(words)}:
+                for value in {value for _, value, _ in find_values(words)}:
                     said.setdefault(value, []).append(index)
         return needs
 
@@ -167,7 +167,7 @@ def _used(message: Message) -> Iterator[str]:
     """What an assistant names."""
     for text in (message.text, *(leaf for call in message.calls for leaf in _argument_texts(call))):
         is_body = len(text) > _BODY and text is not message.text
-        for kind, value, _ in scan(text):
+        for kind, value, _ in find_values(text):
             if len(value) < _DIGITS or (is_body and kind not in _IN_BODIES):
                 continue
             if kind == "number" and sum(c.isdigit() for c in value) < _DIGITS:

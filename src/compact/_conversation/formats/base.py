@@ -38,9 +38,9 @@ __all__ = [
     "Problem",
     "is_protected",
     "orphan_text",
+    "plain_role",
     "reading",
-    "role_of_plain",
-    "spoken",
+    "spoken_messages",
     "with_fields",
 ]
 
@@ -51,7 +51,7 @@ CONTINUES = "(conversation continues)"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing the provider would reject: the index of the message, a code (see above), and a sentence."""
+    """One reason why the provider would reject a list: the index of the message, a code (see above), and a sentence."""
 
     index: int
     code: str
@@ -64,20 +64,20 @@ class MessageFormat(Protocol):
     name: str
 
     def read(self, raw: Any) -> Message:
-        """The host message as a `Message` (pinned when its own `meta["protected"]` is true).
+        """A message of the application as a `Message` (pinned when its `meta["protected"]` is true).
 
         Raises `InvalidMessage` when it is not a message of this format.
         """
         ...
 
     def summary(self, text: str, *, first: bool) -> Any:
-        """A new host message that carries a summary: assistant, or the nearest legal role when it stands `first`."""
+        """A new message with a summary: assistant, or the nearest legal role when it stands `first`."""
         ...
 
     def clip(self, raw: Any, shorten: Callable[[str], str]) -> Any:
-        """A copy of a host message in which every tool output text is replaced by `shorten(text)`.
+        """A copy of a message in which every tool output text is replaced by `shorten(text)`.
 
-        A message without tool output comes back as it is.
+        A message without tool output is returned as it is.
         """
         ...
 
@@ -88,17 +88,17 @@ class MessageFormat(Protocol):
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
         """The list made valid, with one sentence per change. Untouched messages are the same objects.
 
-        A valid list comes back as it is, and an empty one stays empty: there is nothing in it to mend.
+        A valid list is returned as it is, and an empty one stays empty.
         """
         ...
 
 
-def role_of_plain(raw: Any, roles: Mapping[str, Role]) -> Role | None:
+def plain_role(raw: Any, roles: Mapping[str, Role]) -> Role | None:
     """The role of a dict that is nothing but a role and a text, as most messages are; None for any other."""
     if type(raw) is not dict or len(raw) != 2 or type(raw.get("content")) is not str:
         return None
-    said = raw.get("role")
-    return roles.get(said) if type(said) is str else None
+    role = raw.get("role")
+    return roles.get(role) if type(role) is str else None
 
 
 class _ReadGuard:
@@ -122,37 +122,37 @@ reading = _ReadGuard()
 
 
 def is_protected(fields: Mapping[str, Any]) -> bool:
-    """Whether the message's own `meta` says `protected`. Anything else that `meta` may hold is the host's affair."""
+    """Whether the message's `meta` says `protected`. Anything else in `meta` is ignored."""
     meta = fields.get("meta")
     if meta is None:
         return False
-    with suppress(Exception):  # a host object's own code runs here, and it may raise anything
+    with suppress(Exception):  # code of the application runs here, and it may raise anything
         value = meta.get("protected") if isinstance(meta, Mapping) else getattr(meta, "protected", None)
         return value is True
     return False
 
 
 def with_fields(raw: Any, **changes: Any) -> Any:
-    """A copy of a host message with some fields replaced.
+    """A copy of a message with some fields replaced.
 
-    A Pydantic model stays one while the new values are plain text, which its fields accept for certain; with
-    anything else it becomes a dict rather than a model that breaks its own types. A host's own kind of dict stays one.
+    A Pydantic model stays one while the new values are plain text, which its fields accept for certain; with anything
+    else it becomes a dict rather than an invalid model. A subclass of dict stays one.
     """
     if isinstance(raw, dict) and type(raw) is not dict:
-        made = copy.copy(raw)
-        made.update(changes)
-        return made
+        copied = copy.copy(raw)
+        copied.update(changes)
+        return copied
     model_copy = getattr(raw, "model_copy", None)
     if callable(model_copy) and all(isinstance(value, str) for value in changes.values()):
         return model_copy(update=changes)
     return {**fields_of(raw), **changes}
 
 
-def spoken(messages: Iterable[Message]) -> Iterator[tuple[int, Message]]:
-    """The messages that take part in the order, with their indices: all but system and developer messages."""
+def spoken_messages(messages: Iterable[Message]) -> Iterator[tuple[int, Message]]:
+    """The messages whose order matters, with their indices: all but system and developer messages."""
     return ((i, m) for i, m in enumerate(messages) if m.role not in ("system", "developer"))
 
 
 def orphan_text(text: str) -> str:
-    """How a result without its call is told."""
+    """The text of a note for a result without its call."""
     return f"{ORPHAN} {text}"

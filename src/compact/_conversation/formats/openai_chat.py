@@ -1,7 +1,7 @@
 """The OpenAI chat completions format: one message per step, tool results as messages of their own.
 
-Owns: how these messages are read, clipped, judged and mended.
-Must never: change a host object, decide what folds, or count tokens.
+Owns: how these messages are read, clipped, checked and repaired.
+Must never: change an object of the application, decide what is compacted, or count tokens.
 
 Rules of the provider:
 - An assistant message with tool calls is followed at once by one tool message for each of its calls.
@@ -24,26 +24,26 @@ from .base import (
     Problem,
     is_protected,
     orphan_text,
+    plain_role,
     reading,
-    role_of_plain,
     with_fields,
 )
-from .parts import WEIGHTS, content_text, fields_of, json_text, list_of, text_of
+from .parts import MEDIA_TOKENS, content_text, fields_of, json_text, list_of, text_of
 
-__all__ = ["ChatDialect"]
+__all__ = ["ChatFormat"]
 
 _PLAIN: Mapping[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _ROLES: Mapping[str, Role] = {**_PLAIN, "tool": "tool", "function": "tool"}
 
 
-class ChatDialect:
+class ChatFormat:
     """Messages of OpenAI chat completions, and of everything that speaks that format."""
 
     name = "openai-chat"
 
     def read(self, raw: Any) -> Message:
-        """The host message as a `Message`."""
-        if (role := role_of_plain(raw, _PLAIN)) is not None:
+        """A message as a `Message`."""
+        if (role := plain_role(raw, _PLAIN)) is not None:
             return Message(role, raw["content"], raw)
         with reading:
             return _read(raw, fields_of(raw))
@@ -68,8 +68,8 @@ class ChatDialect:
         if not messages:
             return [Problem(0, "empty_list", "The list has no messages; send at least one.")]
         found: list[Problem] = []
-        nobody = Counter[str]()
-        step, waiting, interrupted = -1, nobody, False
+        no_calls = Counter[str]()
+        step, waiting, interrupted = -1, no_calls, False
         for i, message in enumerate(messages):
             if message.role in ("system", "developer"):
                 interrupted = bool(waiting.total())
@@ -91,14 +91,14 @@ class ChatDialect:
             if _is_empty(message):
                 found.append(Problem(i, "empty_message", f"Message {i} is an assistant message with nothing in it."))
             step, interrupted = i, False
-            waiting = Counter(call.id for call in message.calls) if message.calls else nobody
+            waiting = Counter(call.id for call in message.calls) if message.calls else no_calls
         return sorted(found, key=lambda problem: problem.index)
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
         """The list made valid: every step gets its answers right behind it, and nothing else is there."""
         if not messages or not self.problems(messages):
             return list(messages), []
-        told = [f"Message {i} was empty and was dropped." for i, m in enumerate(messages) if _is_empty(m)]
+        changes = [f"Message {i} was empty and was dropped." for i, m in enumerate(messages) if _is_empty(m)]
         origin = [i for i, m in enumerate(messages) if not _is_empty(m)]
         kept = [messages[i] for i in origin]
         pairs = pair_answers(kept)
@@ -113,35 +113,37 @@ class ChatDialect:
                 last = last if message.role in ("system", "developer") else i
             elif i not in step_of:
                 orphans.add(i)
-                told.append(f"Message {origin[i]} answered no open call and became an assistant note.")
+                changes.append(f"Message {origin[i]} answered no open call and became an assistant note.")
             else:
                 answers.setdefault(step_of[i], []).append(i)
                 if step_of[i] != behind:
-                    told.append(f"Message {origin[i]} was moved behind its call in message {origin[step_of[i]]}.")
+                    changes.append(f"Message {origin[i]} was moved behind its call in message {origin[step_of[i]]}.")
 
         out: list[Message] = []
         early = set[int]()
         for i, message in enumerate(kept):
             if message.answers:
                 if i in orphans and i not in early:
-                    out.append(self._note(message))
+                    out.append(self._orphan_note(message))
                 continue
             mine = [kept[k] for k in answers.get(i, ())]
             missing = unanswered.get(i, [])
             if missing and i == last:
                 # A note behind a pending call would end the wait for its result, so it goes before the call.
                 early = {k for k in orphans if k > i}
-                out += [self._note(kept[k]) for k in sorted(early)]
+                out += [self._orphan_note(kept[k]) for k in sorted(early)]
             elif missing:
                 mine += [self._no_result(message, call) for call in missing]
-                told.append(f"Message {origin[i]} had {len(missing)} calls that were never answered; this is now said.")
+                changes.append(
+                    f"Message {origin[i]} had {len(missing)} calls that were never answered; a note was added."
+                )
             out += [message, *mine]
         if not out:
             out = [self.read({"role": "user", "content": CONTINUES})]
-            told.append("Nothing was left to send, so a user message was added.")
-        return out, told
+            changes.append("Nothing was left to send, so a user message was added.")
+        return out, changes
 
-    def _note(self, message: Message) -> Message:
+    def _orphan_note(self, message: Message) -> Message:
         note: dict[str, Any] = {"role": "assistant", "content": orphan_text(message.answers[0].text)}
         return self.read({**note, "meta": {"protected": True}} if message.pinned else note)
 
@@ -167,7 +169,7 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
         text = f"{text}\n{refusal}" if text else refusal
     if (audio := fields.get("audio")) is not None:
         text = text or text_of(fields_of(audio, "The audio"), "transcript") or "[audio]"
-        weight += WEIGHTS["audio"]
+        weight += MEDIA_TOKENS["audio"]
     return Message(
         "assistant",
         text,

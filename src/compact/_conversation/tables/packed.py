@@ -2,14 +2,14 @@
 
 Owns: the packed tables, and building a `tiktoken.Encoding` from one. Stock tiktoken downloads a table at first use;
 ours is on disk already and is checked before it is used.
-Must never: open a connection, write a file, or touch the environment.
+Must never: open a connection, write a file, or read the environment.
 
 Rules:
 - A packed file is xz over the length of every token (one byte each, in rank order), one zero byte, then the bytes
   of all tokens, joined. A token is never empty, so the first zero ends the lengths. The rank is the position.
 - `SOURCES` pins the published file that a table was packed from (the hash tiktoken itself pins) and the packed file.
   `scripts/pack_tables.py` makes the second from the first.
-- Each table loads once per process, at first use, whichever thread asks first.
+- Each table loads once per process, at first use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["SOURCES", "TableSource", "encoding", "unpack"]
 
 
 class TableSource(NamedTuple):
-    """What defines one encoding, next to its table: how text is split, and the tokens that are not text."""
+    """What defines one encoding besides its table: how text is split, and the tokens that are not text."""
 
     published_sha256: str
     packed_sha256: str
@@ -82,7 +82,7 @@ SOURCES: Mapping[str, TableSource] = {
         },
     ),
 }
-"""Every encoding there is a table for."""
+"""Every encoding with a table."""
 
 _loaded: dict[str, tiktoken.Encoding] = {}
 _loading = Lock()
