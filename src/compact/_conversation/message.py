@@ -5,7 +5,7 @@ Must never: know a provider's format (`formats` does), count tokens, or change a
 
 Rules:
 - A **block** is the smallest indivisible slice: one message, or an assistant step with tool calls together with
-  all of its answers and the reasoning items that belong to it. Layouts keep or fold whole blocks.
+  all of its answers and the reasoning items that belong to it. Layouts keep or compact whole blocks.
 - An answer pairs with the nearest earlier call of its id that is still open: real logs reuse ids.
 - A block is **open** while it waits for an answer and no newer message follows. Once a user or assistant message
   follows, the missing answer is no longer expected, so it cannot prevent a compaction for ever.

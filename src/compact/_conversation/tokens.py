@@ -6,7 +6,7 @@ Must never: know a provider's message format (`formats` has read it), decide whe
 
 Rules (OpenAI's published counting rules, which reproduce its API's own numbers for its examples):
 - A message costs 3, plus its role and its text, plus its name and 1 when it has one. A tool call in it costs 3, plus
-  name and arguments. A tool's answer costs its text; ids cost nothing. `Message.weight` (images, files) comes on top.
+  name and arguments. A tool's answer costs its text; ids cost nothing. `Message.weight` (images, files) is added.
 - The reply is primed with 3 tokens, once per list: `REPLY_PRIMER`, in `Usage.messages`.
 - Special tokens in a text count as text: `<|endoftext|>` counts as the characters it consists of.
 - A model whose table is not public is counted with the nearest one, and the counter has a `margin`: the share by which

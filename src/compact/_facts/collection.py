@@ -32,7 +32,7 @@ _HELD = 32
 """Characters of sentences held for each token of the limit; half of them stay when some are dropped. Sentences of twice
 the limit are chosen, about eight characters for each of its tokens, so as many may turn out to be settled."""
 _EVERYWHERE = 200
-"""A word in more reports than this is no evidence of what was settled."""
+"""A word in more reports than this shows nothing about what was settled."""
 
 _EDGES = ".,;:!?()\"'*…“”"
 _NAME = re.compile(r"[\w./-]*(?:[\d_/]|[a-z][A-Z]|\w\.\w)[\w./-]*")
@@ -174,7 +174,7 @@ class FactCollection:
         self._reports.append((position, taken_back))
 
     def add_output(self, text: str, position: int) -> None:
-        """Add a tool's output, for when there is room for its values."""
+        """Add a tool's output, for when its values may fit."""
         self._outputs.append((text, position))
 
     def add_output_values(self) -> None:

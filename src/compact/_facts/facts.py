@@ -1,4 +1,4 @@
-"""The facts of the messages that a compaction folds.
+"""The facts of the messages that are compacted.
 
 Owns: `Facts`, and reading messages and the earlier summary for them (`collection` collects, `ranking` has the weights).
 Must never: call a model, look at the new summary, keep a text beyond the call, or take time that grows faster than the
@@ -13,7 +13,7 @@ be: the user's rules and wishes, decisions, what is open, what failed, what was 
 - a todo or a question that is reported done later, and a rule that the user takes back, does not count
 
 Only facts that could have fitted count: those with the most weight for their length, until they fill the summary's
-limit. Values that only tools mention are collected when the rest leaves room.
+limit. Values that only tools mention are collected when the rest leaves tokens for them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Facts:
 
     best: tuple[Fact, ...]
     said: tuple[str, ...] = field(repr=False)
-    """Every text that folds: what stands in none of them was invented."""
+    """Every text that is compacted: what stands in none of them was invented."""
     positions: frozenset[int]
-    """Where the folded messages stood in the session: a citation may name these."""
+    """Where the compacted messages stood in the session: a citation may name these."""
     carried: tuple[tuple[int, int], ...] = ()
     """Ranges of positions that the earlier summary cites: a citation may name these, too."""
     more: tuple[Fact, ...] = ()
-    """The next best: not part of the score; a repair with room left adds them."""
+    """The next best: not part of the score; a repair with tokens left adds them."""
 
 
 _OWN_WORDS = 4_000
@@ -97,7 +97,7 @@ _ORDER: tuple[SpeechAct, ...] = ("rule", "open", "question", "decision", "wish",
 
 
 def facts_of(ask: Ask) -> Facts:
-    """The facts of what folds, the earlier summary included."""
+    """The facts of the messages of a request, the earlier summary included."""
     reader = _MessageReader(ask.max_tokens)
     reader.read_notes(ask.previous or "")
     for age, (message, position) in enumerate(zip(ask.source, ask.positions, strict=True)):

@@ -1,4 +1,4 @@
-"""What a compaction asks about facts: how much of them a summary keeps, and the summary with what it lost given back.
+"""The entry of this package: how much of the facts a summary keeps, and a summary with lost facts restored.
 
 Owns: the two calls of this package. They import the rest of it, and compile its expressions, when first called.
 Must never: keep a text beyond the call.
@@ -25,7 +25,7 @@ def measure_summary(ask: Ask, body: str) -> Report:
 
 
 def restore_summary(ask: Ask, body: str, limit: int, min_score: float) -> tuple[str, Report]:
-    """A summary that may be used, with what it lost given back when it scores below `min_score`; and its report."""
+    """The summary, with lost facts restored when it scores below `min_score`; and its report."""
     from .cache import clear_caches
     from .facts import facts_of
     from .restore_lost import restore_lost_facts

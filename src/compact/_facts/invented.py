@@ -59,7 +59,7 @@ def _find_said(texts: Iterable[str], wanted: set[str]) -> set[str]:
 
 
 def is_false_citation(spans: Iterable[tuple[int, int]], facts: Facts) -> bool:
-    """Whether a citation names a message that was not folded, now or before."""
+    """Whether a citation names a message that was not compacted, now or before."""
     ends = [end for span in spans for end in span]
     known = facts.positions
     return any(end not in known and not any(a <= end <= b for a, b in facts.carried) for end in ends)

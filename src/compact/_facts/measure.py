@@ -7,7 +7,7 @@ Must never: change a summary, or let the order of a set decide anything.
 - A sentence is kept when most of its words, half of the names in it, and its negation stand together in one sentence of
   the summary or two neighbouring ones.
 - What reads like an identifier and stands nowhere in the input is invented, and so is a citation of a message that was
-  not folded. Inventions lower the score.
+  not compacted. Inventions lower the score.
 - The score is the weight kept of all that mattered and could have fitted, 0 to 100.
 """
 

@@ -57,7 +57,7 @@ class Report:
     def concealed(self, words: Iterable[str], body: str, conceal: Callable[[str], str]) -> Report:
         """The report without secrets: where a value stood shows whether it is one, the value alone does not.
 
-        `conceal` redacts a text; what is missing stood in the `words` that fold, what is invented in the `body`.
+        `conceal` redacts a text; what is missing stood in the `words` of the request, what is invented in the `body`.
         """
         if not (self.missing or self.invented):
             return self

@@ -44,7 +44,7 @@ def restore_lost_facts(facts: Facts, body: str, ask: Ask, limit: int, min_score:
 
 
 def drop_false_citations(body: str, facts: Facts) -> str:
-    """The text without citations of messages that were not folded."""
+    """The text without citations of messages that were not compacted."""
     for citation in dict.fromkeys(text for text, spans in parse_citations(body) if is_false_citation(spans, facts)):
         body = body.replace(f" {citation}", "").replace(citation, "")
     return body

@@ -1,7 +1,7 @@
 """Speech acts: whether a sentence sets a rule, states a decision, reports an outcome, announces, asks, or leaves open.
 
 Owns: finding them, by the words that a language uses for each.
-Must never: weigh them against each other (`ranking` does).
+Must never: rate a sentence (`ranking` does).
 
 English, and a little of the commonest other languages; a sentence may have none.
 """

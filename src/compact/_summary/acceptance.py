@@ -46,7 +46,7 @@ def accept_answer(
     if size > ask.max_tokens:
         raise BadSummary(f"the summary has {size:,} tokens; {ask.max_tokens:,} were allowed")
     if found is not None or not readable:
-        raise BadSummary(f"the answer is no summary: {found or 'nothing in it can be read'}")
+        raise BadSummary(f"the answer is not a summary: {found or 'nothing in it can be read'}")
     if size >= replaced_tokens:
         raise BadSummary(f"the summary has {size:,} tokens and would replace {replaced_tokens:,}: nothing is gained")
     saved = 1 - size / replaced_tokens

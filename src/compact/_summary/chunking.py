@@ -1,7 +1,7 @@
 """Splitting a request that is larger than the summarizer's window into parts.
 
 Owns: how much of a request fits, and where it is split.
-Must never: lose a character of what folds, change its order, or count a text twice.
+Must never: lose a character of a message, change its order, or count a text twice.
 
     part, rest = split_request(ask, limit)
     while rest is not None:

@@ -4,7 +4,7 @@ Owns: what is removed or replaced in a message before a summarizer reads it.
 Must never: make a text unreadable, or add a token to it.
 
 - Characters that a reader does not see are removed; every way to end a line becomes one.
-- The tag of a summary, and the tokens by which chat templates tell roles apart, lose their first bracket.
+- The tag of a summary, and the tokens that separate roles in chat templates, lose their first bracket.
 - Every line but the first starts with a space, so that no line of it begins with a label, a mark or a role.
 """
 

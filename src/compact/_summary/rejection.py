@@ -62,7 +62,7 @@ def find_rejection(
     return None if kind is None else Rejection(kind, len(body))
 
 
-# What the checks ask of an answer
+# The view of an answer that the checks use
 
 _CITED = re.compile(r"\[#\d")
 _CITATION = re.compile(r"\s*\[#[\d, #-]{1,40}\]$")

@@ -3,9 +3,9 @@
 Owns: `Ask`, the prompts, the labels of messages, and the fence around untrusted text.
 Must never: call a model, or trust the text it fences.
 
-The kind follows from what folds: only new messages → create; an old summary and new messages → merge; an old summary
-alone → shrink. Folded text is untrusted. It stands between two marks made from a hash of all they enclose, which the
-author of a part of it cannot know, while the same input still gives the same prompt; `escaping` does the rest.
+The kind follows from the input: only new messages → create; an old summary and new messages → merge; an old summary
+alone → shrink. Messages are untrusted: their text stands between two marks made from a hash of all they enclose, which
+the author of a part of it cannot know, while the same input gives the same prompt; `escaping` does the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Ask:
     """One request for a summary. A summarizer is any callable `Ask -> str`, sync or async."""
 
     source: tuple[Message, ...]
-    """The messages that fold, for summarizers that work without a model."""
+    """The messages to summarize, for summarizers that work without a model."""
     positions: tuple[int, ...]
     """Where each source message stood in the session; citations name these."""
     previous: str | None
@@ -70,14 +70,14 @@ class Ask:
 
     @property
     def instructions(self) -> tuple[str, str]:
-        """The prompt around what folds: the system message, and the beginning of the user message."""
+        """The prompt around the messages: the system message, and the beginning of the user message."""
         limit = f"Answer inside <{self.tag}> and </{self.tag}>, in at most {self.max_tokens} tokens."
         system = (_read_prompt("system"), self.prompt or _read_prompt(self.strategy), limit)
         return "\n\n".join(system), _read_prompt(self.kind)
 
     @property
     def words(self) -> Iterator[str]:
-        """The texts of everything that folds, notes and tools included."""
+        """The texts of everything to summarize, notes and tools included."""
         yield self.previous or ""
         for message in self.source:
             yield from texts_of(message)

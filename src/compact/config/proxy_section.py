@@ -64,7 +64,7 @@ class ProxyPolicy(Section):
     state_ttl: Seconds = 604_800.0
     """Seconds that a compaction is stored after it was last used."""
     summary_model: TextOrNone = None
-    """A model of the same upstream that writes summaries, `same` for the request's model; none: as `summary` says."""
+    """A model of the same upstream that writes summaries, `same` for the request's model; none uses `summary`."""
     max_body: Count = 67_108_864
     """Bytes a request's body may have, also when decompressed; a larger one gets 413."""
     max_requests: Count = 256

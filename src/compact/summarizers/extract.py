@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["extract"]
 
 _SHARE = 0.75
-"""The share of the folded messages' tokens that their summary may have: saving less is not worth the loss."""
+"""The share of the messages' tokens that their summary may have: saving less is not worth the loss."""
 _BRIEF = 12
 _SAMPLE = 8000
 """Characters of the conversation from which the characters per token are measured."""

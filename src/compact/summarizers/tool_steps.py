@@ -28,7 +28,7 @@ _WIDTHS = (110, 80, 60, 80)
 class ToolStep:
     """A call with its answer: where both stand, and what it was about.
 
-    `answer` is None where there is none yet; `title` is empty where the call is not among the folded messages.
+    `answer` is None where there is none yet; `title` is empty where the call is not among the messages.
     """
 
     index: int

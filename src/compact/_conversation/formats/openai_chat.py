@@ -1,4 +1,4 @@
-"""The OpenAI chat completions format: one message per step, tool results as messages of their own.
+"""The OpenAI chat completions format: one message per step, tool results as separate messages.
 
 Owns: how these messages are read, clipped, checked and repaired.
 Must never: change an object of the application, decide what is compacted, or count tokens.

@@ -1,7 +1,7 @@
 """The packed token tables, and the encodings built from them.
 
 Owns: the packed tables, and building a `tiktoken.Encoding` from one. Stock tiktoken downloads a table at first use;
-ours is on disk already and is checked before it is used.
+this one is on disk and is checked before it is used.
 Must never: open a connection, write a file, or read the environment.
 
 Rules:
