@@ -53,7 +53,6 @@ def values() -> list[type]:
 
 
 CHANGING = {
-    "_conversation.formats.anthropic._ResultOrder",
     "_events.trace.TracedCall",
     "_pipeline.underway.Call",
     "_session.session.Ledger",

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, overload
@@ -43,8 +42,7 @@ __all__ = [
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """One tool call: its id, the tool's name, and its arguments as text."""
 
     id: str
@@ -52,8 +50,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """One tool result: the id of the call it answers, and its text."""
 
     id: str
@@ -103,8 +100,7 @@ class Message(NamedTuple):
         return self.role == "user" and not self.answers
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Indices of messages that stay or go together, ascending; `tool` when it holds tool calls or answers."""
 
     indices: tuple[int, ...]

@@ -202,6 +202,6 @@ def _split_after(ask: Ask, taken: list[_Piece]) -> tuple[Ask, Ask | None]:
 def _with_texts(message: Message, fields: dict[int, str]) -> Message:
     """A message with these of its texts only."""
     first = 1 + len(message.calls)
-    calls = [replace(call, arguments=fields[i]) for i, call in enumerate(message.calls, 1) if i in fields]
-    answers = [replace(answer, text=fields[i]) for i, answer in enumerate(message.answers, first) if i in fields]
+    calls = [call._replace(arguments=fields[i]) for i, call in enumerate(message.calls, 1) if i in fields]
+    answers = [answer._replace(text=fields[i]) for i, answer in enumerate(message.answers, first) if i in fields]
     return message._replace(text=fields.get(0, ""), calls=tuple(calls), answers=tuple(answers))

@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ..errors import ConfigError
 from .agents import AgentConfig, rewrite_transforms
-from .config_file import read_config_file
 from .environment import SECTIONS, SET_BY, drop_names, find_file, name_variables, read_environment
 from .fields import CountOrNone, explain_problems, plain_mapping, unknown_name
 from .limits import limits_for
@@ -73,6 +72,8 @@ class CompactConfig(BaseModel):
     @classmethod
     def load(cls, path: str | os.PathLike[str] | None = None) -> Self:
         """The configuration from the file named, else from the first of `FILE_NAMES` found, else without a file."""
+        from .config_file import read_config_file  # here, because most programs configure in code
+
         file = find_file(path)
         if file is None:
             return cls()

@@ -19,7 +19,6 @@ from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from .config_file import read_config_file
 from .proxy_section import ProxyPolicy
 from .sections import ClearToolOutputs, Policy, RedactionPolicy, Section, StoragePolicy, SummaryPolicy, TracingPolicy
 
@@ -126,6 +125,8 @@ def name_variables(text: str, arguments: Mapping[str, Any]) -> str:
 
 def origins(path: str | os.PathLike[str] | None = None) -> dict[str, str]:
     """Where `load` takes each value that is not a default from, by its dotted name: a file and line, or a variable."""
+    from .config_file import read_config_file
+
     file = find_file(path)
     sources: dict[str, str] = {}
     for name, value in (read_config_file(file) if file is not None else {}).items():

@@ -13,9 +13,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -52,8 +51,7 @@ MAX_PROBLEMS = 50
 """Problems of one section that an error lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedText:
+class AllowedText(NamedTuple):
     """What a field allows, in words, where its type and bounds do not show it."""
 
     text: str

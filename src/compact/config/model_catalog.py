@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["CACHING", "PRICES", "Caching", "caching_of", "cost_of", "rates_of", "window_of"]
 
@@ -47,8 +47,7 @@ PRICES: Mapping[str, tuple[float, float]] = {
 long prompts or takes off for cached ones is left out. `summary.prices` adds models and replaces rates."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caching:
+class Caching(NamedTuple):
     """What a provider charges for input that begins like an earlier request, as shares of the input price."""
 
     read: float

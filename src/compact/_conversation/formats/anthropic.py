@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InvalidMessage
@@ -184,28 +183,28 @@ class AnthropicFormat:
         return self.read({"role": "assistant", "content": text, **_protected_meta(kept, slots)})
 
 
-@dataclass(slots=True)
 class _ResultOrder:
     """Where the results of a list belong. A step is the index of an assistant message; a slot is one result."""
 
-    home: dict[int, int] = field(default_factory=dict)
-    """Step → the first message that holds results of it in place."""
-    houses: dict[int, int] = field(default_factory=dict)
-    """The reverse of `home`."""
-    moved: dict[int, list[Slot]] = field(default_factory=dict)
-    """Step → its results that stand elsewhere."""
-    missing: dict[int, list[ToolCall]] = field(default_factory=dict)
-    """Step → its calls that have no result at all."""
-    orphans: list[Slot] = field(default_factory=list)
-    """Results without a call."""
-    notes: dict[int, list[Slot]] = field(default_factory=dict)
-    """Message → the orphans noted in it; those among the results of a step stand behind the last of these."""
-    strays: set[Slot] = field(default_factory=set)
-    """Results that are moved, and orphans."""
-    pending: int = -1
-    """The step that still waits for results, or -1."""
-    early: list[Slot] = field(default_factory=list)
-    """Orphans behind the pending step."""
+    def __init__(self) -> None:
+        self.home: dict[int, int] = {}
+        """Step → the first message that holds results of it in place."""
+        self.houses: dict[int, int] = {}
+        """The reverse of `home`."""
+        self.moved: dict[int, list[Slot]] = {}
+        """Step → its results that stand elsewhere."""
+        self.missing: dict[int, list[ToolCall]] = {}
+        """Step → its calls that have no result at all."""
+        self.orphans: list[Slot] = []
+        """Results without a call."""
+        self.notes: dict[int, list[Slot]] = {}
+        """Message → the orphans noted in it; those among the results of a step stand behind the last of these."""
+        self.strays: set[Slot] = set()
+        """Results that are moved, and orphans."""
+        self.pending = -1
+        """The step that still waits for results, or -1."""
+        self.early: list[Slot] = []
+        """Orphans behind the pending step."""
 
 
 def _find_order(messages: Sequence[Message]) -> _ResultOrder:
