@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
@@ -68,6 +70,17 @@ def test_a_dataclass_of_the_core_is_frozen_and_has_slots() -> None:
         if not value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             changing.add(f"{value.__module__}.{value.__qualname__}".removeprefix("compact."))
     assert CHANGING == changing
+
+
+def test_the_import_leaves_out_what_only_a_compaction_needs() -> None:
+    """Facts, rejections and redaction compile many expressions: they are imported with the first compaction."""
+    code = "import sys, compact; print(*sys.modules)"
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = {name for name in names if name.startswith(("compact._facts.", "compact._redaction."))}
+    assert {"_facts.fidelity", "_facts.report", "_redaction.mark", "_redaction.remembered"} >= {
+        name.removeprefix("compact.") for name in loaded
+    }
+    assert {"compact._summary.rejection", "compact.summarizers.extract", "pydantic_settings", "yaml"}.isdisjoint(names)
 
 
 def test_keeps_give_way_in_turns() -> None:

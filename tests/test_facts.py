@@ -466,7 +466,7 @@ def test_nothing_is_no_facts() -> None:
 SEEDED = """
 import json, sys
 from compact._facts.facts import facts_of
-from compact._facts.restore_lost import faithful
+from compact._facts.restore_lost import restore_lost_facts
 sys.path.insert(0, sys.argv[1])
 from test_facts import NOTES, ask, assistant, tool, user
 talk = [m for n in range(40) for m in (
@@ -476,7 +476,7 @@ talk = [m for n in range(40) for m in (
 )]
 request = ask(*talk, previous=NOTES, max_tokens=1500, first=20)
 facts = facts_of(request)
-body, report = faithful(facts, "notes on AB-99 [#1] [#21]", request, 1500, 70)
+body, report = restore_lost_facts(facts, "notes on AB-99 [#1] [#21]", request, 1500, 70)
 print(json.dumps([facts.best, body, report.as_dict()]))
 """
 
