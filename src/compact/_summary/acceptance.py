@@ -6,17 +6,10 @@ Must never: call a model, or check how much of the facts a summary keeps (`_fact
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING
-
 from ..errors import BadSummary, ContentFilter
 from .escaping import drop_invisible
 from .marker import disarm_marker, is_closed, is_opened, read_answer
 from .request import Ask
-
-if TYPE_CHECKING:
-    from .rejection import PromptTexts
 
 __all__ = ["accept_answer"]
 
@@ -27,20 +20,20 @@ _FULL = 0.95
 def accept_answer(
     answer: str, ask: Ask, *, tag: str, replaced_tokens: int, min_saving: float, offline: bool = False
 ) -> str:
-    """The body of an answer that may replace history.
+    """The body of an answer that may replace messages.
 
     Otherwise `ContentFilter` for a refusal, and `BadSummary` with the numbers for anything else. What the built-in
-    summarizer wrote (`offline`) is copied from the conversation, greetings too where there is nothing else: it is
-    measured like any other, and suspected only when it is empty.
+    summarizer wrote (`offline`) is copied from the conversation, greetings too where there is nothing else: its
+    size is checked like any other, its content only for being empty.
     """
     from .rejection import find_rejection  # here, because it compiles many expressions
 
     body = read_answer(answer, tag)
-    readable = disarm_marker(drop_invisible(body), tag).strip()  # what hid in the marks may have been one
+    readable = disarm_marker(drop_invisible(body), tag).strip()  # invisible characters may have hidden a marker
     size = ask.count(readable)
     full = ask.count(answer) >= _FULL * ask.max_tokens and not is_closed(answer, tag)
     opened = full and is_opened(answer, tag)
-    found = None if offline and body else find_rejection(body, ask.words, _prompt_texts(), full=full, opened=opened)
+    found = None if offline and body else find_rejection(body, ask.words, full=full, opened=opened)
     if found is not None and found.refusal:
         raise ContentFilter(f"the model refused: {found}")
     if size > ask.max_tokens:
@@ -53,11 +46,3 @@ def accept_answer(
     if saved < min_saving:
         raise BadSummary(f"the summary saves {saved:.0%} of {replaced_tokens:,} tokens; {min_saving:.0%} is asked for")
     return readable
-
-
-@cache
-def _prompt_texts() -> PromptTexts:
-    from .rejection import PromptTexts
-
-    folder = files("compact._summary").joinpath("prompts")
-    return PromptTexts(entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".txt"))

@@ -62,7 +62,7 @@ def split_request(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
     if not ask.source or room < _LEAST // 2:
         return _shrink_notes_first(ask, limit)
     pieces = _PieceReader(ask, min(_PIECE, room // 8))
-    while taken := pieces.within(room):
+    while taken := pieces.fitting(room):
         part, rest = _split_after(ask, taken)
         over = request_tokens(part) - limit
         if over <= 0:
@@ -93,11 +93,11 @@ def _shrink_notes_first(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
     return replace(notes, max_tokens=answer), ask if ask.source else None
 
 
-# Pieces of messages, and where a request is divided
+# Pieces of messages, and where a request is split
 
 
 class _Piece(NamedTuple):
-    """A stretch of one field of one message, up to `end`. Fields: its text, its calls, its answers, in this order."""
+    """A part of one field of one message, up to `end`. Fields: its text, its calls, its answers, in this order."""
 
     message: int
     field: int
@@ -122,11 +122,11 @@ class _PieceReader:
 
     def all_within(self, room: int) -> bool:
         """Whether everything fits."""
-        return sum(piece.tokens for piece in self._taken(room)) <= room
+        return sum(piece.tokens for piece in self._read_up_to(room)) <= room
 
-    def within(self, room: int) -> list[_Piece]:
+    def fitting(self, room: int) -> list[_Piece]:
         """The pieces that fit, without the beginning of a message that fits into the next part."""
-        taken = list(self._taken(room))
+        taken = list(self._read_up_to(room))
         if sum(piece.tokens for piece in taken) > room:
             taken.pop()
         if not taken:
@@ -135,7 +135,7 @@ class _PieceReader:
         waits = before and not taken[-1].last and 2 * sum(piece.tokens for piece in before) >= room
         return before if waits else taken
 
-    def _taken(self, room: int) -> Iterator[_Piece]:
+    def _read_up_to(self, room: int) -> Iterator[_Piece]:
         """Pieces up to the first that is too much, that one included."""
         for piece in self:
             yield piece

@@ -20,7 +20,7 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any
 
-__all__ = ["KINDS", "PromptTexts", "Rejection", "find_rejection"]
+__all__ = ["KINDS", "Rejection", "find_rejection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Rejection:
         return f"{KINDS[self.kind]} ({self.size:,} characters)"
 
 
-class PromptTexts:
+class _PromptTexts:
     """The texts of the prompts, which a summary does not repeat: whole lines, and the names in the examples."""
 
     def __init__(self, prompts: Iterable[str]) -> None:
@@ -49,17 +49,21 @@ class PromptTexts:
         self.names = frozenset(_find_names(examples)) - self.lines
 
 
-def find_rejection(
-    body: str, said: Iterable[str], ours: PromptTexts, *, full: bool = False, opened: bool = False
-) -> Rejection | None:
+def find_rejection(body: str, said: Iterable[str], *, full: bool = False, opened: bool = False) -> Rejection | None:
     """Why an answer cannot be a summary; None when it can.
 
-    `said` is what was to be summarized, read only when a check needs it; `ours` are the texts of the prompts. `full`
-    means that the answer fills its limit without closing its tag, `opened` that it opened it.
+    `said` is what was to be summarized, read only when a check needs it. `full` means that the answer fills its limit
+    without closing its tag, `opened` that it opened it.
     """
-    answer = _SummaryAnswer(body, said, ours, full, opened)
+    answer = _SummaryAnswer(body, said, _read_prompts(), full, opened)
     kind = next((kind for kind, (_, check) in _CHECKS.items() if check(answer)), None)
     return None if kind is None else Rejection(kind, len(body))
+
+
+@cache
+def _read_prompts() -> _PromptTexts:
+    folder = files("compact._summary").joinpath("prompts")
+    return _PromptTexts(entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".txt"))
 
 
 # The view of an answer that the checks use
@@ -84,11 +88,11 @@ def _strip_citation(line: str) -> str:
 
 
 class _SummaryAnswer:
-    def __init__(self, body: str, said: Iterable[str], ours: PromptTexts, full: bool, opened: bool) -> None:
+    def __init__(self, body: str, said: Iterable[str], prompts: _PromptTexts, full: bool, opened: bool) -> None:
         inner = _CODE_FENCE.fullmatch(body.strip())
         self.text = (inner[1] if inner else body).replace("’", "'").strip()
         self.lines = [line for raw in self.text.splitlines() if (line := raw.strip())]
-        self.ours, self.full, self.opened = ours, full, opened
+        self.prompts, self.full, self.opened = prompts, full, opened
         self._said = said
 
     @cached_property
@@ -111,7 +115,7 @@ class _SummaryAnswer:
 
     @cached_property
     def objects(self) -> list[dict[str, Any]]:
-        """The objects of an answer that is JSON through and through."""
+        """The objects of an answer that is JSON as a whole."""
         if self.text[:1] + self.text[-1:] not in ("{}", "[]"):
             return []
         try:
@@ -125,11 +129,11 @@ class _SummaryAnswer:
         return any(text in words for words in self.said)
 
     def is_a(self, opening: str) -> bool:
-        """Whether it begins so."""
+        """Whether it begins with one of the expressions of this list."""
         return _opening_expression(opening).match(self.text) is not None
 
     def begins(self, opening: str, *, within: int = 1500, lines: int = 1000) -> bool:
-        """Whether it begins so, is of this size at most, and cites nothing."""
+        """Whether `is_a` holds, it has at most this size, and it cites nothing."""
         small = len(self.text) <= within and len(self.lines) <= lines
         return small and self.is_a(opening) and not self.has_citation
 
@@ -171,7 +175,7 @@ def _is_placeholder(answer: _SummaryAnswer) -> bool:
     return (len(words) <= 2 and set(words) <= _PLACEHOLDERS) or answer.begins("placeholder")
 
 
-def _is_empty_line(line: str, ours: PromptTexts) -> bool:
+def _is_empty_line(line: str, prompts: _PromptTexts) -> bool:
     """Whether a line is a heading, or a field with nothing in it."""
     plain = _BULLET.sub("", line).strip(" *_")
     name, colon, value = plain.partition(":")
@@ -180,7 +184,7 @@ def _is_empty_line(line: str, ours: PromptTexts) -> bool:
     return (
         line.startswith("#")
         or line == f"**{plain}**"
-        or plain in ours.lines
+        or plain in prompts.lines
         or plain.lower().strip(".()-") in _EMPTY_VALUES
     )
 
@@ -258,8 +262,8 @@ _TOOL_LABEL = re.compile(r"\[#\d+ (?:call|result of) ")
 def _repeats_prompt(answer: _SummaryAnswer) -> bool:
     """Whether a whole line or a name in it is the prompt's, and not in the conversation."""
     lines = {plain for line in answer.lines if len(plain := _strip_citation(line)) >= 20}
-    ours = {line for line in lines if line in answer.ours.lines or _FENCE.fullmatch(line)}
-    ours |= answer.ours.names.intersection(_find_names(answer.text))
+    ours = {line for line in lines if line in answer.prompts.lines or _FENCE.fullmatch(line)}
+    ours |= answer.prompts.names.intersection(_find_names(answer.text))
     return not all(map(answer.quotes, ours))
 
 
@@ -329,7 +333,7 @@ _CHECKS: dict[str, tuple[str, Callable[[_SummaryAnswer], bool]]] = {
     "stand-in": ("it is a word that stands for nothing, or a placeholder", _is_placeholder),
     "headings": (
         "it has headings or empty fields only",
-        lambda answer: all(_is_empty_line(line, answer.ours) for line in answer.lines),
+        lambda answer: all(_is_empty_line(line, answer.prompts) for line in answer.lines),
     ),
     "page": ("it is a web page: check summary.base_url", lambda answer: answer.is_a("page")),
     "wire object": ("it is a response that was not unpacked: return the text inside it", _is_wire_object),
