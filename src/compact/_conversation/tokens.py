@@ -129,18 +129,18 @@ def reported_input(usage: Any) -> int:
     OpenAI includes cached tokens, Anthropic reports them separately; here they are always included.
     """
     if isinstance(usage, int):
-        return _tokens(usage, "usage")
-    for holder in (usage, _get(usage, "usage")):
-        prompt = _get(holder, "prompt_tokens")
+        return _check_tokens(usage, "usage")
+    for holder in (usage, _read_field(usage, "usage")):
+        prompt = _read_field(holder, "prompt_tokens")
         if prompt is not None:
-            return _tokens(prompt, "prompt_tokens")
-        fresh = _get(holder, "input_tokens")
+            return _check_tokens(prompt, "prompt_tokens")
+        fresh = _read_field(holder, "input_tokens")
         if fresh is None:
             continue
-        total = _tokens(fresh, "input_tokens")
-        if _get(holder, "input_tokens_details") is None:
+        total = _check_tokens(fresh, "input_tokens")
+        if _read_field(holder, "input_tokens_details") is None:
             for cached in ("cache_read_input_tokens", "cache_creation_input_tokens"):
-                total += _tokens(_get(holder, cached) or 0, cached)
+                total += _check_tokens(_read_field(holder, cached) or 0, cached)
         return total
     raise InvalidMessage(
         f"No input tokens can be read from a {type(usage).__name__}: it has neither prompt_tokens nor input_tokens, "
@@ -204,11 +204,11 @@ def _in_slices(count_slice: Counter) -> Counter:
 # Reported usage
 
 
-def _get(holder: Any, name: str) -> Any:
+def _read_field(holder: Any, name: str) -> Any:
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
-def _tokens(value: Any, name: str) -> int:
+def _check_tokens(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidMessage(f"{name} is a {type(value).__name__}. Pass a whole number of tokens, 0 or more.")
     if value < 0:

@@ -46,7 +46,7 @@ def tools_tokens(tools: Sequence[Any] | None, tally: TokenCounter, model: str) -
     for tool in tools or ():
         # Reading an object may run any code of the application; a tool that cannot be read must not stop a request.
         try:
-            function = _function(tool)
+            function = _read_function(tool)
         except Exception:
             function = None
         if function is None:
@@ -57,7 +57,7 @@ def tools_tokens(tools: Sequence[Any] | None, tally: TokenCounter, model: str) -
     return total + (TOOLS_END if functions else 0)
 
 
-def _function(tool: Any) -> dict[str, Any] | None:
+def _read_function(tool: Any) -> dict[str, Any] | None:
     """A function tool as name, description and parameters, in plain JSON values; None when it is another kind."""
     outer = as_mapping(tool)
     inner = outer.get("function")

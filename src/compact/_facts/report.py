@@ -64,15 +64,15 @@ class Report:
         around = [word for word in words if any(text in word for text in self.missing)]
         clean_words, clean_body = [conceal(word) for word in around], conceal(body)
 
-        def shown(text: str, raw: Iterable[str], clean: Iterable[str]) -> str:
+        def redact(text: str, raw: Iterable[str], clean: Iterable[str]) -> str:
             if any(text in word for word in clean) or not any(text in word for word in raw):
                 return text
             return known if (known := conceal(text)) != text else REDACTED
 
         return replace(
             self,
-            missing=tuple(shown(text, around, clean_words) for text in self.missing),
-            invented=tuple(shown(text, (body,), (clean_body,)) for text in self.invented),
+            missing=tuple(redact(text, around, clean_words) for text in self.missing),
+            invented=tuple(redact(text, (body,), (clean_body,)) for text in self.invented),
         )
 
     def in_short(self) -> Report:

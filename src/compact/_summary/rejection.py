@@ -49,13 +49,13 @@ class _PromptTexts:
         self.names = frozenset(_find_names(examples)) - self.lines
 
 
-def find_rejection(body: str, said: Iterable[str], *, full: bool = False, opened: bool = False) -> Rejection | None:
+def find_rejection(body: str, source: Iterable[str], *, full: bool = False, opened: bool = False) -> Rejection | None:
     """Why an answer cannot be a summary; None when it can.
 
-    `said` is what was to be summarized, read only when a check needs it. `full` means that the answer fills its limit
+    `source` is what was to be summarized, read only when a check needs it. `full` means that the answer fills its limit
     without closing its tag, `opened` that it opened it.
     """
-    answer = _SummaryAnswer(body, said, _read_prompts(), full, opened)
+    answer = _SummaryAnswer(body, source, _read_prompts(), full, opened)
     kind = next((kind for kind, (_, check) in _CHECKS.items() if check(answer)), None)
     return None if kind is None else Rejection(kind, len(body))
 
@@ -88,25 +88,25 @@ def _strip_citation(line: str) -> str:
 
 
 class _SummaryAnswer:
-    def __init__(self, body: str, said: Iterable[str], prompts: _PromptTexts, full: bool, opened: bool) -> None:
+    def __init__(self, body: str, source: Iterable[str], prompts: _PromptTexts, full: bool, opened: bool) -> None:
         inner = _CODE_FENCE.fullmatch(body.strip())
         self.text = (inner[1] if inner else body).replace("’", "'").strip()
         self.lines = [line for raw in self.text.splitlines() if (line := raw.strip())]
         self.prompts, self.full, self.opened = prompts, full, opened
-        self._said = said
+        self._source = source
 
     @cached_property
     def has_citation(self) -> bool:
         return _CITED.search(self.text) is not None
 
     @cached_property
-    def said(self) -> list[str]:
-        return list(self._said)
+    def source_texts(self) -> list[str]:
+        return list(self._source)
 
     @cached_property
-    def known(self) -> set[str]:
+    def source_words(self) -> set[str]:
         """The words of the conversation."""
-        return {word for text in self.said for word in _WORD.findall(text.lower())}
+        return {word for text in self.source_texts for word in _WORD.findall(text.lower())}
 
     @cached_property
     def is_specific(self) -> bool:
@@ -126,16 +126,16 @@ class _SummaryAnswer:
 
     def quotes(self, text: str) -> bool:
         """Whether the conversation has this text."""
-        return any(text in words for words in self.said)
+        return any(text in words for words in self.source_texts)
 
-    def is_a(self, opening: str) -> bool:
+    def opens_with(self, opening: str) -> bool:
         """Whether it begins with one of the expressions of this list."""
         return _opening_expression(opening).match(self.text) is not None
 
     def begins(self, opening: str, *, within: int = 1500, lines: int = 1000) -> bool:
-        """Whether `is_a` holds, it has at most this size, and it cites nothing."""
+        """Whether `opens_with` holds, it has at most this size, and it cites nothing."""
         small = len(self.text) <= within and len(self.lines) <= lines
-        return small and self.is_a(opening) and not self.has_citation
+        return small and self.opens_with(opening) and not self.has_citation
 
 
 @cache
@@ -154,10 +154,10 @@ def _read_openings() -> dict[str, str]:
         elif line and not line.startswith("#"):
             here.append(line)
 
-    def joined(name: str) -> str:
-        return re.sub(r"\{\{(\w+)\}\}", lambda found: joined(found[1]), "(?:" + "|".join(lists[name]) + ")")
+    def join(name: str) -> str:
+        return re.sub(r"\{\{(\w+)\}\}", lambda found: join(found[1]), "(?:" + "|".join(lists[name]) + ")")
 
-    return {name: joined(name) for name in lists}
+    return {name: join(name) for name in lists}
 
 
 # Empty answers
@@ -211,14 +211,14 @@ def _is_error_object(answer: _SummaryAnswer) -> bool:
 
 
 def _is_tool_call(answer: _SummaryAnswer) -> bool:
-    return answer.is_a("call") or any(
+    return answer.opens_with("call") or any(
         "tool_calls" in item or ("name" in item and {"arguments", "parameters", "input"} & item.keys())
         for item in answer.objects
     )
 
 
 def _is_wire_object(answer: _SummaryAnswer) -> bool:
-    return answer.is_a("wire") or any({"choices", "candidates"} & item.keys() for item in answer.objects)
+    return answer.opens_with("wire") or any({"choices", "candidates"} & item.keys() for item in answer.objects)
 
 
 # A conversation instead of notes about one
@@ -301,7 +301,7 @@ def _is_loop(answer: _SummaryAnswer) -> bool:
     words = answer.text.split()
     few = len(words) >= 20 and 10 * len(set(words)) <= len(words)
     mine = min(_variety([answer.text]), _variety([answer.text[-300:]]))  # a model may get stuck in the end
-    return (few or (len(answer.text) >= 200 and mine < 0.3)) and 2 * mine < _variety(answer.said)
+    return (few or (len(answer.text) >= 200 and mine < 0.3)) and 2 * mine < _variety(answer.source_texts)
 
 
 def _variety(texts: Iterable[str]) -> float:
@@ -324,7 +324,7 @@ def _is_cut_off(answer: _SummaryAnswer) -> bool:
         return True
     last = (_WORD.findall(answer.text.lower()[-100:]) or [""])[-1]
     spaced = end.isalnum() and end < "\u0e00"  # scripts without spaces have no words to be in the middle of
-    return spaced and last not in answer.known and any(word.startswith(last) for word in answer.known)
+    return spaced and last not in answer.source_words and any(word.startswith(last) for word in answer.source_words)
 
 
 _CHECKS: dict[str, tuple[str, Callable[[_SummaryAnswer], bool]]] = {
@@ -335,7 +335,7 @@ _CHECKS: dict[str, tuple[str, Callable[[_SummaryAnswer], bool]]] = {
         "it has headings or empty fields only",
         lambda answer: all(_is_empty_line(line, answer.prompts) for line in answer.lines),
     ),
-    "page": ("it is a web page: check summary.base_url", lambda answer: answer.is_a("page")),
+    "page": ("it is a web page: check summary.base_url", lambda answer: answer.opens_with("page")),
     "wire object": ("it is a response that was not unpacked: return the text inside it", _is_wire_object),
     "tool call": ("it is a tool call: offer the summarizer no tools", _is_tool_call),
     "error object": ("it is an error as JSON: raise an error instead of returning it", _is_error_object),

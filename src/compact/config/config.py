@@ -59,7 +59,7 @@ class CompactConfig(BaseModel):
 
     def __init__(self, /, **values: Any) -> None:
         arguments: dict[str, Any] = {
-            name: _set_values(value) if isinstance(value, SECTIONS.get(name, ())) else value
+            name: _explicit_values(value) if isinstance(value, SECTIONS.get(name, ())) else value
             for name, value in values.items()
         }
         try:
@@ -98,7 +98,7 @@ class CompactConfig(BaseModel):
         if block is None:
             return self
         return rebuild_config(
-            self, _sort_into_sections({**_set_values(block), "layout": block.layout}), dropped=("agents",)
+            self, _sort_into_sections({**_explicit_values(block), "layout": block.layout}), dropped=("agents",)
         )
 
     @property
@@ -158,7 +158,7 @@ def rebuild_config(config: _Config, changes: Mapping[str, Any], *, dropped: Iter
     values = {name: getattr(config, name) for name in config.model_fields_set.difference(dropped)}
     for name, change in changes.items():
         is_section = name in SECTIONS or name == "agents"
-        values[name] = {**_set_values(getattr(config, name)), **change} if is_section else change
+        values[name] = {**_explicit_values(getattr(config, name)), **change} if is_section else change
     new = type(config).__new__(type(config))
     try:
         BaseModel.__init__(new, **values)  # not CompactConfig's own: a change must not read the environment again
@@ -167,7 +167,7 @@ def rebuild_config(config: _Config, changes: Mapping[str, Any], *, dropped: Iter
     return new
 
 
-def _set_values(value: Any) -> dict[str, Any]:
+def _explicit_values(value: Any) -> dict[str, Any]:
     """What was set in a section, or the entries of a mapping; defaults are left out, so that they stay defaults."""
     if isinstance(value, Section):
         return {name: getattr(value, name) for name in value.model_fields_set}
@@ -196,7 +196,7 @@ def _sort_into_sections(flat: Mapping[str, Any]) -> dict[str, Any]:
             names = [*Policy.model_fields, *SummaryPolicy.model_fields, "max_context_tokens", "counter", *SECTIONS]
             raise ConfigError(unknown_name(name, name, {known: known for known in names}))
         elif isinstance(value, Section | Mapping):
-            nested.setdefault(name, {}).update(_set_values(value))
+            nested.setdefault(name, {}).update(_explicit_values(value))
         else:
             raise ConfigError(
                 f"{name}: a value of type {type(value).__name__} given; must be a mapping of field names to values"

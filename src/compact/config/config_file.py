@@ -46,7 +46,7 @@ def read_config_file(file: Path) -> dict[str, Any]:
 
 
 def _read_json(text: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names: set[str] = set()
         for name, _ in pairs:
             if name in names:
@@ -54,7 +54,7 @@ def _read_json(text: str) -> Any:
             names.add(name)
         return dict(pairs)
 
-    return json.loads(text, object_pairs_hook=once)
+    return json.loads(text, object_pairs_hook=reject_duplicates)
 
 
 def _read_yaml(text: str) -> Any:

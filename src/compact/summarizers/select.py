@@ -107,7 +107,7 @@ class _Selection:
             texts.add(pieces[i].text)
             room -= cost
             self._take(i)
-            for n in self._beside(i):  # they got cheaper: they need no separate citation and no mark of an omission
+            for n in self._neighbours(i):  # they got cheaper: they need no separate citation and no mark of an omission
                 if self._eligible[n] and not self._in[n]:
                     heappush(heap, (-self._gain(n) / self._cost(n), n))
         return chosen
@@ -134,9 +134,9 @@ class _Selection:
         size = len(piece.text) + _SHORT * max(0, 5 - piece.text.count(" "))
         if (piece.section, piece.group) not in self._lines:
             return size + _NEW_LINE
-        return size + (1 if any(self._in[n] for n in self._beside(i)) else _GAP)
+        return size + (1 if any(self._in[n] for n in self._neighbours(i)) else _GAP)
 
-    def _beside(self, i: int) -> list[int]:
+    def _neighbours(self, i: int) -> list[int]:
         piece = self._pieces[i]
         places = ((piece.group, piece.place - 1), (piece.group, piece.place + 1))
         near = (self._at[place] for place in places if place in self._at)

@@ -39,15 +39,15 @@ class ToolStep:
     uses: tuple[FileUse, ...]
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether the answer begins with an error."""
         return _FAILED.match((self.answer or "")[:200]) is not None
 
     @property
-    def acts(self) -> bool:
+    def is_action(self) -> bool:
         """Whether it did more than read files, and gets a row."""
         only_reads = bool(self.uses) and all(use.verb == "read" for use in self.uses)
-        return self.title != "" and (self.failed or not only_reads)
+        return self.title != "" and (self.has_failed or not only_reads)
 
     @property
     def outcome(self) -> str:
@@ -89,7 +89,7 @@ def change_rows(source: Sequence[Message], positions: Sequence[int]) -> list[Tex
     for step in tool_steps_of(source, positions):
         for use in step.uses:
             if use.verb not in ("read", "used"):
-                what = describe_change(use) + (" (failed)" if step.failed else "")
+                what = describe_change(use) + (" (failed)" if step.has_failed else "")
                 text = f"{use.path}: {what}"
                 pieces.append(
                     TextPiece(text, "Changes", "assistant", len(pieces), 0, step.first, step.last, _DONE, len(text))
@@ -129,7 +129,7 @@ def decision_rows(source: Sequence[Message], positions: Sequence[int]) -> list[T
         decision, *why = _REASON.split(sentence, maxsplit=1)
         row(index, decision, "".join(why), inputs, f"{after.title} → {after.outcome}" if after else "", acts)
     for at, step in enumerate(steps):
-        if at not in used and step.acts:
+        if at not in used and step.is_action:
             row(step.index, f"called {step.title}", "", "", step.outcome, _DONE)
     return [replace(piece, group=number) for number, piece in enumerate(sorted(rows, key=lambda piece: piece.first))]
 

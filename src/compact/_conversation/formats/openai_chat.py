@@ -133,7 +133,7 @@ class ChatFormat:
                 early = {k for k in orphans if k > i}
                 out += [self._orphan_note(kept[k]) for k in sorted(early)]
             elif missing:
-                mine += [self._no_result(message, call) for call in missing]
+                mine += [self._no_result_message(message, call) for call in missing]
                 changes.append(
                     f"Message {origin[i]} had {len(missing)} calls that were never answered; a note was added."
                 )
@@ -147,7 +147,7 @@ class ChatFormat:
         note: dict[str, Any] = {"role": "assistant", "content": orphan_text(message.answers[0].text)}
         return self.read({**note, "meta": {"protected": True}} if message.pinned else note)
 
-    def _no_result(self, step: Message, call: ToolCall) -> Message:
+    def _no_result_message(self, step: Message, call: ToolCall) -> Message:
         if fields_of(step.raw).get("tool_calls"):
             return self.read({"role": "tool", "tool_call_id": call.id, "content": NO_RESULT})
         return self.read({"role": "function", "name": call.name, "content": NO_RESULT})

@@ -140,7 +140,7 @@ class ResponsesFormat:
                 out += [] if i in early else [self._orphan_note(message)]
             elif message.calls and i not in answered and i < tail:
                 changes.append(f"Item {origin[i]} was a call that was never answered; a note was added.")
-                replacement, behind = self._never_answered(message)
+                replacement, behind = self._replace_unanswered(message)
                 out.append(replacement)
                 outputs += behind
             else:
@@ -158,7 +158,7 @@ class ResponsesFormat:
         note: dict[str, Any] = {"type": "message", "role": "assistant", "content": text}
         return self.read({**note, "meta": {"protected": True}} if pinned else note)
 
-    def _never_answered(self, message: Message) -> tuple[Message, list[Message]]:
+    def _replace_unanswered(self, message: Message) -> tuple[Message, list[Message]]:
         """What replaces a call that was never answered, and what follows its step."""
         call = message.calls[0]
         kind = fields_of(message.raw)["type"]
