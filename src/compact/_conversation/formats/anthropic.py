@@ -24,9 +24,11 @@ from .base import (
     CONTINUES,
     NO_RESULT,
     Problem,
+    clip_content,
     is_protected,
     orphan_text,
     plain_role,
+    read_role,
     reading,
     spoken_messages,
     with_fields,
@@ -60,7 +62,7 @@ class AnthropicFormat:
         if not isinstance(content, (list, tuple)) or not any(_is_result(block) for block in content):
             return raw
         return with_fields(
-            raw, content=[_clip_block(block, shorten) if _is_result(block) else block for block in content]
+            raw, content=[clip_content(block, shorten) if _is_result(block) else block for block in content]
         )
 
     def problems(self, messages: Sequence[Message]) -> list[Problem]:
@@ -262,10 +264,7 @@ def _missing_blocks(messages: Sequence[Message], order: _ResultOrder, step: int)
 
 
 def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
-    name = fields.get("role")
-    role = _ROLES.get(name) if isinstance(name, str) else None
-    if role is None:
-        raise InvalidMessage(f"An Anthropic message must have one of the roles {', '.join(_ROLES)}.")
+    role = read_role(fields, _ROLES, "An Anthropic message")
     pinned = is_protected(fields)
     content = fields.get("content")
     if not isinstance(content, (list, tuple)):
@@ -331,12 +330,6 @@ def _results_first(message: Message) -> bool:
     if not message.answers or message.role == "tool":
         return True
     return all(_is_result(block) for block in _blocks(message)[: len(message.answers)])
-
-
-def _clip_block(block: Any, shorten: Callable[[str], str]) -> Any:
-    content = fields_of(block).get("content")
-    text = shorten(content_text(content)[0])
-    return with_fields(block, content=[{"type": "text", "text": text}] if isinstance(content, (list, tuple)) else text)
 
 
 def _unanswered_problem(step: int, waiting: Counter[str]) -> list[Problem]:

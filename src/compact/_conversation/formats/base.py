@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from ...errors import InvalidMessage
 from ..message import Message, Role
-from .parts import fields_of
+from .parts import content_text, fields_of
 
 __all__ = [
     "CONTINUES",
@@ -36,9 +36,11 @@ __all__ = [
     "ORPHAN",
     "MessageFormat",
     "Problem",
+    "clip_content",
     "is_protected",
     "orphan_text",
     "plain_role",
+    "read_role",
     "reading",
     "spoken_messages",
     "with_fields",
@@ -101,6 +103,15 @@ def plain_role(raw: Any, roles: Mapping[str, Role]) -> Role | None:
     return roles.get(role) if type(role) is str else None
 
 
+def read_role(fields: Mapping[str, Any], roles: Mapping[str, Role], what: str) -> Role:
+    """The role of a message, of those that its format has."""
+    name = fields.get("role")
+    role = roles.get(name) if isinstance(name, str) else None
+    if role is None:
+        raise InvalidMessage(f"{what} must have one of the roles {', '.join(roles)}.")
+    return role
+
+
 class _ReadGuard:
     """Raises `InvalidMessage` for whatever the code of an application's object raises while it is read."""
 
@@ -146,6 +157,13 @@ def with_fields(raw: Any, **changes: Any) -> Any:
     if callable(model_copy) and all(isinstance(value, str) for value in changes.values()):
         return model_copy(update=changes)
     return {**fields_of(raw), **changes}
+
+
+def clip_content(raw: Any, shorten: Callable[[str], str]) -> Any:
+    """A copy of a message or block with its content shortened; a list of parts becomes a list of one text part."""
+    content = fields_of(raw).get("content")
+    text = shorten(content_text(content)[0])
+    return with_fields(raw, content=[{"type": "text", "text": text}] if isinstance(content, (list, tuple)) else text)
 
 
 def spoken_messages(messages: Iterable[Message]) -> Iterator[tuple[int, Message]]:

@@ -16,18 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...errors import InvalidMessage
 from ..message import Message, Role, ToolCall, ToolResult, pair_answers, unanswered_calls
-from .base import (
-    CONTINUES,
-    NO_RESULT,
-    Problem,
-    is_protected,
-    orphan_text,
-    plain_role,
-    reading,
-    with_fields,
-)
+from .base import CONTINUES, NO_RESULT, Problem, clip_content, is_protected, orphan_text, plain_role, read_role, reading
 from .parts import MEDIA_TOKENS, content_text, fields_of, json_text, list_of, text_of
 
 __all__ = ["ChatFormat"]
@@ -54,14 +44,8 @@ class ChatFormat:
 
     def clip(self, raw: Any, shorten: Callable[[str], str]) -> Any:
         """The content of a tool message shortened; a list of parts becomes a list of one text part."""
-        fields = fields_of(raw)
-        if fields.get("role") not in ("tool", "function"):
-            return raw
-        content = fields.get("content")
-        text = shorten(content_text(content)[0])
-        return with_fields(
-            raw, content=[{"type": "text", "text": text}] if isinstance(content, (list, tuple)) else text
-        )
+        is_result = fields_of(raw).get("role") in ("tool", "function")
+        return clip_content(raw, shorten) if is_result else raw
 
     def problems(self, messages: Sequence[Message]) -> list[Problem]:
         """What chat completions would reject."""
@@ -154,14 +138,11 @@ class ChatFormat:
 
 
 def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
-    said = fields.get("role")
-    role = _ROLES.get(said) if isinstance(said, str) else None
-    if role is None:
-        raise InvalidMessage(f"A chat message must have one of the roles {', '.join(_ROLES)}.")
+    role = read_role(fields, _ROLES, "A chat message")
     text, weight = content_text(fields.get("content"))
     name, pinned = text_of(fields, "name"), is_protected(fields)
     if role == "tool":
-        answer = ToolResult(name if said == "function" else text_of(fields, "tool_call_id"), text)
+        answer = ToolResult(name if fields["role"] == "function" else text_of(fields, "tool_call_id"), text)
         return Message("tool", "", raw, answers=(answer,), name=name, pinned=pinned, weight=weight)
     if role != "assistant":
         return Message(role, text, raw, name=name, pinned=pinned, weight=weight)

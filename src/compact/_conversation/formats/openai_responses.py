@@ -24,6 +24,7 @@ from .base import (
     is_protected,
     orphan_text,
     plain_role,
+    read_role,
     reading,
     spoken_messages,
     with_fields,
@@ -212,10 +213,7 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
 
 
 def _read_message(raw: Any, fields: Mapping[str, Any], pinned: bool) -> Message:
-    name = fields.get("role")
-    role = _ROLES.get(name) if isinstance(name, str) else None
-    if role is None:
-        raise InvalidMessage(f"An item without a known `type` must have one of the roles {', '.join(_ROLES)}.")
+    role = read_role(fields, _ROLES, "An item without a known `type`")
     text, weight = content_text(fields.get("content"))
     return Message(role, text, raw, pinned=pinned, fragment=role == "assistant", weight=weight)
 
