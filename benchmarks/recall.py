@@ -40,7 +40,7 @@ from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact._archive.search_index import SearchIndex
 from compact._archive.search_tables import FoldedMessage, Steps
 from compact._conversation.formats import FORMATS
-from compact._facts.values import scan
+from compact._facts.values import find_values
 
 ROOT = Path(__file__).resolve().parents[1]
 TRANSCRIPTS = ROOT.parent / "shared" / "transcripts"
@@ -153,7 +153,7 @@ def _facts(sessions: Sequence[Session], word: re.Pattern[str]) -> Iterator[tuple
         for originals, left in session.folds:
             for position, text in originals:
                 pairs = _pairs(text, word, common)
-                values = [(value, at + len(value) // 2) for _, value, at in scan(text)]
+                values = [(value, at + len(value) // 2) for _, value, at in find_values(text)]
                 for value, middle in values:
                     if len(value) >= 4 and value not in left and (query := _nearest(pairs, middle)):
                         facts.append((session.id, position, value, query))

@@ -26,8 +26,8 @@ from measuring import Figure
 from compact import CompactConfig, compact_messages
 from compact._conversation.formats import FORMATS
 from compact._facts.facts import facts_of
-from compact._facts.report import measure
-from compact._facts.values import facts_in
+from compact._facts.measure import measure
+from compact._facts.values import values_in_token
 from compact._summary.request import Ask
 from compact.summarizers.extract import extract
 
@@ -75,7 +75,7 @@ def _seconds(work: Callable[[], Any]) -> float:
     """CPU time of the best of three runs, each with nothing remembered."""
     best = float("inf")
     for _ in range(3):
-        facts_in.cache_clear()
+        values_in_token.cache_clear()
         started = time.process_time()
         work()
         best = min(best, time.process_time() - started)

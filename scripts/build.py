@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LARGEST_WHEEL = 3_000_000
-MOST_DEPENDENCIES = 4
+MOST_DEPENDENCIES = 3
 
 
 def main() -> int:

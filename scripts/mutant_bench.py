@@ -43,7 +43,7 @@ THOROUGH = 40.0
 TESTS = """archive asks calls chain config core demo_transcript dialects dialects_hostile dialects_repair docs engine
     extract facts fidelity hosts injection laws meter models prepare recall redact replay review rubbish sharing sinks
     stateful stores summaries summaries_hostile torture viewer"""
-PRELOAD = ["__main__", "hypothesis.stateful", "pydantic_settings", "tiktoken", "coverage", "sqlite3", "asyncio"]
+PRELOAD = ["__main__", "hypothesis.stateful", "pydantic", "tiktoken", "coverage", "sqlite3", "asyncio"]
 
 
 class Chosen:

@@ -22,7 +22,7 @@ import compact
 from compact.cli.configuration import sentences, yaml_line
 from compact.config import CompactConfig, environment_variables
 from compact.config.environment import SECTIONS
-from compact.config.fields import allowed
+from compact.config.fields import describe_field
 from compact.config.sections import ClearToolOutputs
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -97,7 +97,7 @@ def _settings(
         variable = variables.get((section, name) if section else (name,))
         place = f"{section}.{name}".removeprefix(".")
         shown = "none" if value is None else yaml_line(list(value) if isinstance(value, tuple) else value)
-        kind, words = _kind(field.annotation), allowed(field)
+        kind, words = _kind(field.annotation), describe_field(field)
         takes = words if kind in words or not kind else f"{kind}, {words}"
         yield (
             f'| <a id="{place}"></a>`{name}`{f"<br>`{variable}`" if variable else ""} | `{shown}` | '

@@ -22,14 +22,15 @@ from compact._conversation.tokens import counter_for, message_tokens
 from compact._pipeline import summarize as _chain
 from compact._spec.conversation import Item
 from compact._spec.session import ModelState, Rules, Step, due, start, steps
-from compact._summary.request import Ask, body_of, envelope
+from compact._summary.marker import add_marker, strip_marker
+from compact._summary.request import Ask
 from compact.errors import CompactError, ContentFilter, ModelUnavailable, SummaryTimeout
 from compact.stores import KeyMissing, KeyTaken
 
 CHAT, TALLY = FORMATS["openai-chat"], counter_for("chars", "gpt-4")
 BODY_TOKENS = 23
 UNIT = message_tokens(
-    CHAT.read({"role": "assistant", "content": envelope("b" * 4 * BODY_TOKENS, "COMPACT-SUMMARY", 1)}), TALLY
+    CHAT.read({"role": "assistant", "content": add_marker("b" * 4 * BODY_TOKENS, "COMPACT-SUMMARY", 1)}), TALLY
 )
 """What a summary costs that fills its limit: the unit in which the model weighs."""
 
@@ -277,7 +278,7 @@ class Walk:
     def _item(self, raw: dict[str, Any]) -> Item:
         text, cost = json.dumps(raw), self._rules.shape.message_cost
         if "COMPACT-SUMMARY" in text:
-            body = body_of(raw["content"])
+            body = strip_marker(raw["content"])
             of = self._extracted.get(body) or frozenset(int(n) + 1 for n in re.findall(r"\[#(\d+)\]", body))
             return Item(max(of), "summary", False, of, 1)
         at = int(re.search(r"message (\d+) ", text)[1])  # type: ignore[index]

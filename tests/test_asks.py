@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 
 from compact._conversation.message import Message, ToolCall, ToolResult
 from compact._conversation.tables import encoding
-from compact._summary.chunking import cut, request_tokens
-from compact._summary.request import Ask, accept_answer, unwrap
+from compact._summary.acceptance import accept_answer
+from compact._summary.chunking import request_tokens, split_request
+from compact._summary.marker import read_answer
+from compact._summary.request import Ask
 from compact.errors import BadSummary, TokenLimitExceeded
 
 GOLDEN = Path(__file__).parent / "golden" / "prompts"
@@ -206,7 +208,7 @@ def test_prompt_and_tag_are_overridden() -> None:
 )
 def test_the_inside_of_the_tag_is_taken(answer: str, body: str) -> None:
     """What stands inside, whatever is around it; no mark of ours is left in it."""
-    assert body == unwrap(answer, "T")
+    assert body == read_answer(answer, "T")
 
 
 @pytest.mark.spec("L14", "L16")
@@ -273,7 +275,7 @@ def parts(ask: Ask, limit: int, notes: str | None = None) -> Iterator[Ask]:
     """All parts of a request, each answered with notes as long as they may be."""
     rest: Ask | None = ask
     while rest is not None:
-        part, rest = cut(rest, limit)
+        part, rest = split_request(rest, limit)
         yield part
         if rest is not None:
             rest = rest.carrying(
@@ -337,8 +339,8 @@ def test_every_part_fits_and_nothing_is_lost(
 def test_what_fits_is_not_touched() -> None:
     """A request that just fits goes out as it is; one token less, and it is cut."""
     ask = asked(source=CONVERSATION * 20, positions=tuple(range(7 * 20)))
-    assert (ask, None) == cut(ask, request_tokens(ask))
-    part, rest = cut(ask, request_tokens(ask) - 1)
+    assert (ask, None) == split_request(ask, request_tokens(ask))
+    part, rest = split_request(ask, request_tokens(ask) - 1)
     assert rest is not None
     assert part.source + rest.source == ask.source
 
@@ -380,7 +382,7 @@ def test_a_message_of_which_only_the_beginning_fits_waits_for_the_next_part() ->
     parted = []
     for words in range(400, 800, 8):
         short = Message("user", "some words " * words, None)
-        part, rest = cut(Ask((short, long), (0, 1), None, "brief", 200, count=tokens), 2_600)
+        part, rest = split_request(Ask((short, long), (0, 1), None, "brief", 200, count=tokens), 2_600)
         assert short == part.source[0]
         assert rest is not None
         parted.append(len(part.source) == 2)
@@ -426,7 +428,7 @@ def test_a_window_too_small_for_anything_is_said_with_its_numbers(kind: str) -> 
     """The error names the window and what to do; it quotes nobody."""
     ask = asked(kind=kind, previous=NOTES * 200 if kind == "shrink" else None)
     with pytest.raises(TokenLimitExceeded, match=r"window of 1,000.*raise summary\.max_input_tokens") as caught:
-        cut(ask, 1_000)
+        split_request(ask, 1_000)
     assert "parser" not in str(caught.value)
 
 

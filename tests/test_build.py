@@ -40,7 +40,7 @@ def wheel(dist: Path) -> Path:
 
 @pytest.mark.spec("T38")
 def test_nothing_runs_when_it_is_built_or_installed() -> None:
-    """The backend is declarative: no hook, no code of ours that a build runs, and at most four packages are needed."""
+    """The backend is declarative: no hook, no code of ours that a build runs, and at most three packages are needed."""
     assert "hatchling.build" == PROJECT["build-system"]["build-backend"]
     assert ["hatchling"] == [line.partition(">")[0] for line in PROJECT["build-system"]["requires"]]
     assert [] == [name for name in ("setup.py", "setup.cfg", "hatch_build.py") if (ROOT / name).exists()]
@@ -48,13 +48,13 @@ def test_nothing_runs_when_it_is_built_or_installed() -> None:
     assert {"version": {"path": "src/compact/__init__.py"}} == {name: hatch[name] for name in hatch if name != "build"}
     assert ["targets"] == list(hatch["build"])
     assert {} == {name: one["hooks"] for name, one in hatch["build"]["targets"].items() if "hooks" in one}
-    assert len(PROJECT["project"]["dependencies"]) <= 4
+    assert len(PROJECT["project"]["dependencies"]) <= 3
 
 
 @pytest.mark.slow
 @pytest.mark.spec("T38")
 def test_the_wheel_is_small_and_harmless(wheel: Path) -> None:
-    """Two builds came out alike; the wheel is small, needs four packages, and holds the library and nothing else."""
+    """Two builds came out alike; the wheel is small, needs three packages, and holds the library and nothing else."""
     assert wheel.stat().st_size <= 3_000_000
     assert [] == list(BUILD["problems"](wheel, f"v{compact.__version__}"))
     with zipfile.ZipFile(wheel) as archive:
@@ -74,7 +74,7 @@ def test_the_wheel_is_small_and_harmless(wheel: Path) -> None:
         ("compact/evil.pth", "import os", "puts files elsewhere"),
         ("agent_compact-0.1.0.data/scripts/run", "#!python", "puts files elsewhere"),
         ("compact/large.bin", "x" * 4_000_000, "bytes; 3,000,000 are allowed"),
-        ("{info}/METADATA", "Version: 0.1.0\n" + "Requires-Dist: one\n" * 5, "the core needs 5 packages"),
+        ("{info}/METADATA", "Version: 0.1.0\n" + "Requires-Dist: one\n" * 4, "the core needs 4 packages"),
         ("{info}/entry_points.txt", "[console_scripts]\nsudo = os:system", "other entry points"),
         ("{info}/METADATA", "Version: 0.2.0\n", "the tag is v0.1.0, and the version 0.2.0"),
     ],
@@ -95,7 +95,7 @@ def test_a_wheel_that_does_more_is_refused(wheel: Path, tmp_path: Path, name: st
 @pytest.mark.slow
 @pytest.mark.spec("T38")
 def test_a_base_install_works_and_names_the_extra_for_more(wheel: Path, tmp_path: Path) -> None:
-    """Four packages and what they need: a fold can be made, and the command says in a sentence what it lacks."""
+    """Three packages and what they need: a fold can be made, and the command says in a sentence what it lacks."""
     place = tmp_path / "venv"
     venv.create(place)
     python = place / "bin" / "python"

@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from compact.config import AgentConfig, CompactConfig, environment_variables, window_of
 from compact.config.environment import SECTIONS
-from compact.config.fields import allowed
+from compact.config.fields import describe_field
 from compact.config.sections import ClearToolOutputs, Policy, Section, StoragePolicy, SummaryPolicy
 from compact.errors import CompactError, ConfigError
 
@@ -231,7 +231,9 @@ def test_a_boolean_is_never_a_number(section: str, count: int) -> None:
     """True and false are refused in every field that takes a number, so YAML's `no` cannot pass as 0."""
     model = SECTIONS[section]
     numbers = [
-        name for name, field in model.model_fields.items() if re.search("number|at least|greater", allowed(field))
+        name
+        for name, field in model.model_fields.items()
+        if re.search("number|at least|greater", describe_field(field))
     ]
     assert len(numbers) >= count
     for name in numbers:
@@ -321,7 +323,7 @@ def test_every_field_is_documented() -> None:
         said = described(model)
         for name, field in model.model_fields.items():
             assert name in said, f"{model.__name__}.{name}"
-            assert allowed(field), f"{model.__name__}.{name}"
+            assert describe_field(field), f"{model.__name__}.{name}"
 
 
 def test_configs_are_frozen() -> None:

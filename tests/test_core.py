@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
@@ -27,7 +29,7 @@ from compact._archive.fold_record import own_fields
 from compact._compaction.fit import lowered_policies
 from compact._compaction.splice import shorten
 from compact._conversation.formats import FORMATS
-from compact._conversation.message import Message, ToolCall, ToolResult, as_mapping, readable
+from compact._conversation.message import Message, ToolCall, ToolResult, as_mapping, readable_text
 from compact._conversation.tokens import Usage, counter_for
 from compact._events.serialize import parse_event
 from compact._events.trace import CallTracer, spans_of, trace_of
@@ -54,7 +56,6 @@ def values() -> list[type]:
 
 
 CHANGING = {
-    "_conversation.formats.anthropic._Order",
     "_events.trace.TracedCall",
     "_session.session.ArchiveState",
 }
@@ -69,6 +70,17 @@ def test_a_dataclass_of_the_core_is_frozen_and_has_slots() -> None:
         if not value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             changing.add(f"{value.__module__}.{value.__qualname__}".removeprefix("compact."))
     assert CHANGING == changing
+
+
+def test_the_import_leaves_out_what_only_a_compaction_needs() -> None:
+    """Facts, rejections and redaction compile many expressions: they are imported with the first compaction."""
+    code = "import sys, compact; print(*sys.modules)"
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = {name for name in names if name.startswith(("compact._facts.", "compact._redaction."))}
+    assert {"_facts.fidelity", "_facts.report", "_redaction.spans"} >= {
+        name.removeprefix("compact.") for name in loaded
+    }
+    assert {"compact._summary.rejection", "compact.summarizers.extract", "pydantic_settings", "yaml"}.isdisjoint(names)
 
 
 def test_keeps_give_way_in_turns() -> None:
@@ -177,8 +189,8 @@ def test_all_of_a_message_is_readable() -> None:
     message = Message(
         "assistant", "said", None, calls=(ToolCall("a", "read", "{}"),), answers=(ToolResult("a", "out"),)
     )
-    assert "said\nread({})\nout" == readable(message)
-    assert "it says out" == readable(Message("tool", "it says out", None, answers=(ToolResult("a", "out"),)))
+    assert "said\nread({})\nout" == readable_text(message)
+    assert "it says out" == readable_text(Message("tool", "it says out", None, answers=(ToolResult("a", "out"),)))
 
 
 def test_an_event_that_says_little_is_routine() -> None:

@@ -23,13 +23,13 @@ from demo_transcript import build
 
 from compact import Ask
 from compact._conversation.formats import FORMATS
-from compact._conversation.message import Message, ToolCall, ToolResult
-from compact._facts.collection import FactCollection, marks_of
+from compact._conversation.message import Message, ToolCall, ToolResult, parse_arguments
+from compact._facts.collection import FactCollection, names_in
 from compact._facts.facts import Facts, facts_of
-from compact._facts.file_changes import arguments_of, difference, touches_of
+from compact._facts.file_changes import describe_change, find_file_uses
+from compact._facts.measure import measure
 from compact._facts.ranking import SENTENCES, Fact
-from compact._facts.report import measure
-from compact._facts.restore_lost import faithful
+from compact._facts.restore_lost import restore_lost_facts
 
 GOLDEN = Path(__file__).parent / "golden" / "facts.txt"
 
@@ -163,13 +163,15 @@ def test_a_tools_name_and_a_command_say_what_was_done(verb: str, words: str) -> 
             ("bash", {"command": f"{word} src/app.py"}),
             ("editor", {"command": word, "path": "src/app.py"}),
         ):
-            assert [("src/app.py", verb)] == [(touch.path, touch.verb) for touch in touches_of(name, arguments)]
+            assert [("src/app.py", verb)] == [(touch.path, touch.verb) for touch in find_file_uses(name, arguments)]
 
 
 def test_a_file_in_a_command_is_known_by_its_ending_or_its_folder() -> None:
     """Numbers, options, addresses and devices are none."""
     command = "cp notes.md Makefile.IN ./src/ -v.x 1.5 10.0.0.1 https://host/a.txt /dev/null '~/kept.txt' plain"
-    assert ["notes.md", "Makefile.IN", "./src/", "~/kept.txt"] == [t.path for t in touches_of("sh", {"cmd": command})]
+    assert ["notes.md", "Makefile.IN", "./src/", "~/kept.txt"] == [
+        t.path for t in find_file_uses("sh", {"cmd": command})
+    ]
 
 
 def test_all_that_happened_to_a_file_comes_together() -> None:
@@ -288,7 +290,7 @@ def test_each_of_two_more_places_adds_half_of_a_worth() -> None:
 def test_names_tell_like_sentences_apart() -> None:
     """By their last part; a plain word is none, nor one that only begins large."""
     text = "The Lamp of readHeader in src/core/reader.py, with MAX_OIL at 1.5 and HTTP as before."
-    assert {"readHeader", "reader.py", "MAX_OIL", "1.5"} == set(marks_of(text))
+    assert {"readHeader", "reader.py", "MAX_OIL", "1.5"} == set(names_in(text))
 
 
 def test_late_is_worth_slightly_more() -> None:
@@ -464,7 +466,7 @@ def test_nothing_is_no_facts() -> None:
 SEEDED = """
 import json, sys
 from compact._facts.facts import facts_of
-from compact._facts.restore_lost import faithful
+from compact._facts.restore_lost import restore_lost_facts
 sys.path.insert(0, sys.argv[1])
 from test_facts import NOTES, ask, assistant, tool, user
 talk = [m for n in range(40) for m in (
@@ -474,7 +476,7 @@ talk = [m for n in range(40) for m in (
 )]
 request = ask(*talk, previous=NOTES, max_tokens=1500, first=20)
 facts = facts_of(request)
-body, report = faithful(facts, "notes on AB-99 [#1] [#21]", request, 1500, 70)
+body, report = restore_lost_facts(facts, "notes on AB-99 [#1] [#21]", request, 1500, 70)
 print(json.dumps([facts.best, body, report.as_dict()]))
 """
 
@@ -504,7 +506,7 @@ def test_the_same_under_every_hash_seed() -> None:
 @pytest.mark.parametrize("key", ["new_string", "newText", "content", "file_contents", "file_text"])
 def test_the_text_after_goes_by_many_names(key: str) -> None:
     """Every editor calls it otherwise."""
-    [*_, touch] = touches_of("create", {key: "x = 1\n", "path": "src/app.py"})
+    [*_, touch] = find_file_uses("create", {key: "x = 1\n", "path": "src/app.py"})
     assert ("src/app.py", "x = 1\n") == (touch.path, touch.new)
 
 
@@ -513,9 +515,9 @@ def test_touches_know_the_text_before_and_after() -> None:
     call = ToolCall(
         "c", "edit", json.dumps({"path": "a/b.py", "old_string": "def one(): 1", "new_string": "def two(): 2"})
     )
-    (touch,) = touches_of(call.name, arguments_of(call))
+    (touch,) = find_file_uses(call.name, parse_arguments(call))
     assert ("a/b.py", "changed", "def one(): 1", "def two(): 2") == (touch.path, touch.verb, touch.old, touch.new)
-    assert "changed, adds two; drops one (+1 −1 lines)" == difference(touch)
+    assert "changed, adds two; drops one (+1 −1 lines)" == describe_change(touch)
 
 
 def test_nothing_in_quotes_is_no_fact() -> None:
@@ -550,7 +552,7 @@ def session() -> Iterator[str]:
             yield from (f"    {line.text} | {line.speaker} {line.first}-{line.last}" for line in fact.lines)
         poor = "Goal: credit notes, LED-412 and LED-999 [#3] [#9000]. We chose half-even rounding in billing/tax.py."
         yield f"-- {measure(facts, poor)}"
-        notes, report = faithful(facts, poor, request, tokens, 70)
+        notes, report = restore_lost_facts(facts, poor, request, tokens, 70)
         yield f"-- {report}"
         yield notes
 
@@ -580,8 +582,8 @@ def test_sentences_that_could_not_fit_are_let_go_and_change_nothing(
         forget(sheet)
         let_go.append(sum(map(len, sheet._sentences)))
 
-    forget = FactCollection._let_go
-    monkeypatch.setattr(FactCollection, "_let_go", spied)
+    forget = FactCollection._drop_least_valuable
+    monkeypatch.setattr(FactCollection, "_drop_least_valuable", spied)
     held = found(*messages, max_tokens=limit)
     assert let_go
     assert max(let_go) <= 16 * limit

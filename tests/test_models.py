@@ -160,16 +160,16 @@ def test_a_fold_by_a_provider(provider: str, how: str, server: Server) -> None:
     manager = manager_for(provider, server, seen, seed=7, max_tokens=128, min_score=0)
     out = preflight(manager, how)
     assert "<COMPACT-SUMMARY v1>\ngoal: ship it\n</COMPACT-SUMMARY>" == out[1]["content"]
-    (request,) = server.requests
-    body = request["body"]
+    (build_request,) = server.requests
+    body = build_request["body"]
     assert 0 < body["max_tokens"] <= 128
     assert 0 == body["temperature"]
     if provider == "openai":
-        assert ("/v1/chat/completions", 7) == (request["path"], body["seed"])
+        assert ("/v1/chat/completions", 7) == (build_request["path"], body["seed"])
         assert ["system", "user"] == [message["role"] for message in body["messages"]]
         prompt = body["messages"][0]["content"] + body["messages"][1]["content"]
     else:
-        assert "/v1/messages" == request["path"]
+        assert "/v1/messages" == build_request["path"]
         assert "seed" not in body
         assert ["user"] == [message["role"] for message in body["messages"]]
         prompt = body["system"] + body["messages"][0]["content"]
@@ -272,9 +272,9 @@ def test_half_a_surrogate_pair_can_be_sent(provider: str, server: Server) -> Non
 )
 def test_openai_requests(model: str | None, official: bool, wanted: dict[str, Any]) -> None:
     """OpenAI's own service has newer names and models without a temperature; every other server has one form."""
-    from compact.summarizers.openai import request
+    from compact.summarizers.openai import build_request
 
-    body = request(ask(model=model, temperature=0.5, seed=42), official=official)
+    body = build_request(ask(model=model, temperature=0.5, seed=42), official=official)
     assert wanted == {name: value for name, value in body.items() if name not in ("model", "messages")}
     assert body["model"] == (model or "gpt-6-luna")
 
@@ -295,9 +295,9 @@ def test_openai_requests(model: str | None, official: bool, wanted: dict[str, An
 )
 def test_anthropic_requests(model: str | None, takes_temperature: bool) -> None:
     """Claude models after 4.6 refuse a temperature, so they are sent none; it is never above 1."""
-    from compact.summarizers.anthropic import request
+    from compact.summarizers.anthropic import build_request
 
-    body = request(ask(model=model, temperature=1.5))
+    body = build_request(ask(model=model, temperature=1.5))
     assert 64 == body["max_tokens"]
     assert ({"temperature": 1.0} if takes_temperature else None) == body.get("extra_body")
 
@@ -704,17 +704,17 @@ def test_ctrl_c_works(kind: str) -> None:
 @pytest.mark.parametrize("how", ["preflight", "apreflight"])
 def test_context_variables_are_there(how: str) -> None:
     """A summarizer sees the caller's context, and what it changes there stays its own."""
-    request = contextvars.ContextVar("request", default="none")
+    build_request = contextvars.ContextVar("request", default="none")
     seen = []
 
     def summarizer(ask: Ask) -> str:
-        seen.append((request.get(), threading.current_thread() is threading.main_thread()))
-        request.set("changed")
+        seen.append((build_request.get(), threading.current_thread() is threading.main_thread()))
+        build_request.set("changed")
         return "goal: ship it"
 
-    request.set("r-1")
+    build_request.set("r-1")
     preflight(given(summarizer), how)
-    assert ([("r-1", False)], "r-1") == (seen, request.get())
+    assert ([("r-1", False)], "r-1") == (seen, build_request.get())
 
 
 @pytest.mark.parametrize("how", ["preflight", "apreflight"])

@@ -9,8 +9,9 @@ from hostile import no_hang
 
 from compact import CompactConfig, CompactManager
 from compact._conversation.message import Message, ToolCall, ToolResult
+from compact._summary.acceptance import accept_answer
 from compact._summary.rejection import KINDS
-from compact._summary.request import Ask, accept_answer
+from compact._summary.request import Ask
 from compact.errors import BadSummary, ContentFilter, SummaryError
 from compact.testing import Recorder, ScriptedModel, chat
 

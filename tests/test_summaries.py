@@ -23,7 +23,7 @@ from compact import CompactConfig, CompactManager, compact_messages
 from compact._conversation.formats import FORMATS
 from compact._conversation.message import Message
 from compact._facts.facts import facts_of
-from compact._facts.report import kept
+from compact._facts.measure import find_kept
 from compact._summary.request import Ask
 from compact.summarizers.extract import extract
 
@@ -124,10 +124,10 @@ def test_what_mattered_at_the_first_fold_is_there_after_five() -> None:
             notes = extract(request)
             if first is None:
                 facts = facts_of(request).best
-                first = [fact for fact, there in zip(facts, kept(facts, notes), strict=True) if there]
+                first = [fact for fact, there in zip(facts, find_kept(facts, notes), strict=True) if there]
         assert first
         assert notes
-        shares.append(sum(kept(first, notes)) / len(first))
+        shares.append(sum(find_kept(first, notes)) / len(first))
     # The bar is for real sessions. Where they are not at hand there is the grown one, which repeats itself more.
     assert sum(shares) / len(shares) >= (0.9 if len(shares) > 1 else 0.88)
     assert min(shares) >= 0.8

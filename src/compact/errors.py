@@ -1,20 +1,20 @@
 """Every error `compact` raises, in one tree.
 
-Owns: the exception classes, and nothing else. A message says what happened, the sum behind it, and what the
-caller can do. Must never: carry message content (errors travel to logs), or import another module of ours.
+Owns: the exception classes, and nothing else. A message says what happened, the numbers behind it, and what to do.
+Must never: carry message content (errors are logged), or import another module of `compact`.
 
     CompactError
-    ├── ConfigError            the configuration is wrong: mend the field it names          (also a ValueError)
-    ├── InvalidMessage         a message cannot be read: mend the message it names          (also a ValueError)
+    ├── ConfigError            the configuration is wrong: correct the field it names       (also a ValueError)
+    ├── InvalidMessage         a message cannot be read: correct the message it names       (also a ValueError)
     ├── InsufficientBudget     what must stay is larger than the budget: pin less, or raise the window
-    ├── LawViolation           a fold would have broken a law: our bug, or a layout's or `before_fold`'s
-    ├── ArchiveError           the store did not acknowledge: nothing was dropped; mend the store
+    ├── LawViolation           a compaction would have broken a law: a bug here, in a layout or in `before_fold`
+    ├── ArchiveError           the store did not acknowledge: nothing was dropped; repair the store
     ├── LogError               a recorded conversation cannot be read: the message names the file and the line
     ├── ManagerClosed          the manager was used after `close()`
     ├── MissingExtra           an optional part is not installed: the message names the extra (also an ImportError)
-    └── SummaryError           a summarizer failed; the flow decides what happens next
+    └── SummaryError           a summarizer failed; `policy.on_failure` decides what happens next
         ├── SummaryTimeout     it took too long                                             (retryable)
-        ├── ModelUnavailable   it could not be reached, or failed          (retryable, unless it says otherwise)
+        ├── ModelUnavailable   it could not be reached, or failed          (retryable, unless `retryable=False`)
         ├── ContentFilter      it refused
         ├── TokenLimitExceeded its own window was too small for the request
         └── BadSummary         it answered, and the answer cannot be used
@@ -50,7 +50,7 @@ class ConfigError(CompactError, ValueError):
 
 
 class InvalidMessage(CompactError, ValueError):
-    """A message of the host cannot be read. The message names its index and the reason."""
+    """A message of your application cannot be read. The error names its index and the reason."""
 
 
 class InsufficientBudget(CompactError):
@@ -63,7 +63,7 @@ class InsufficientBudget(CompactError):
 
 
 class LawViolation(CompactError):
-    """A fold would have broken a law and was not let out. `law` is its id, as in `compact.LAWS`."""
+    """A compaction would have broken a law and was not returned. `law` is its id, as in `compact.LAWS`."""
 
     def __init__(self, law: str, message: str) -> None:
         super().__init__(f"{law}: {message}")
@@ -90,7 +90,7 @@ class SummaryError(CompactError):
     """A summarizer failed. Raise one of the subclasses from your own; anything else counts as ModelUnavailable."""
 
     retryable: bool = False
-    """Whether the same request may well succeed a little later."""
+    """Whether the same request may succeed a little later."""
     retry_after: float | None = None
     """Seconds the server asks to wait before the next try, when it does."""
     tokens: tuple[int, int] | None = None
@@ -121,4 +121,4 @@ class TokenLimitExceeded(SummaryError):
 
 
 class BadSummary(SummaryError):
-    """The summarizer answered, and the answer cannot replace history."""
+    """The summarizer answered, and the answer cannot replace messages."""

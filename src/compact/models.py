@@ -1,6 +1,7 @@
 """Summarizers under their public import path.
 
-Owns: the name `compact.models`. Must never: define anything; `compact.summarizers` does.
+Owns: the name `compact.models`.
+Must never: define anything; `compact.summarizers` does.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._facts.citations import spans
+from ._facts.citations import parse_positions
 from .errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class RecallTool:
         return f"Nothing to look up was given. {_HOW}"
 
     def _cited(self, cite: str, offset: int) -> str:
-        named = ", ".join(f"#{first}-{last}" for first, last in spans(cite)[:_MOST_SPANS])
+        named = ", ".join(f"#{first}-{last}" for first, last in parse_positions(cite)[:_MOST_SPANS])
         if not named:
             return f"No position was found in what was sent as cite. {_HOW}"
         found = self._manager.recall(self._session_id, cite=named)

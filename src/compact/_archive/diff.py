@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from .._conversation.formats import FORMATS, detect
-from .._conversation.message import readable
+from .._conversation.message import readable_text
 from ..errors import InvalidMessage
 
 __all__ = ["Change", "Diff", "diff_of"]
@@ -141,7 +141,7 @@ def _role_and_text(raw: Any, dialect: Any) -> tuple[str, str]:
         message = dialect.read(raw)
     except InvalidMessage:
         return "?", str(raw)
-    return message.role, readable(message)
+    return message.role, readable_text(message)
 
 
 def _preview(text: str) -> str:

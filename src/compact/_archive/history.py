@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._conversation.message import as_mapping
-from .._facts.citations import spans
+from .._facts.citations import parse_positions
 from .._session.session import Session
 from ..errors import ArchiveError, CompactError
 from ..stores import KeyMissing, summary_key, transcript_key
@@ -271,7 +271,7 @@ class ArchiveHistory:
 
 def _spans(cite: str) -> list[tuple[int, int]]:
     """The ranges that a text cites: a line of a summary, `[#12-18]`, or just `#12-18`."""
-    found = spans(cite)
+    found = parse_positions(cite)
     if not found:
         raise ArchiveError(
             f"no citation in the {len(cite):,} characters given; give one as a summary does, #12 or [#12-18]"

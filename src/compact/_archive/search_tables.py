@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._conversation.formats import FORMATS, detect
-from .._conversation.message import readable
+from .._conversation.message import readable_text
 from ..errors import CompactError, InvalidMessage
 from .search_ranking import add_spaces, bindable, parts
 
@@ -146,7 +146,7 @@ def _rows(folded: FoldedMessage) -> Iterator[_NewRow]:
             role = raw.get("role") if isinstance(raw, dict) else None
             yield position, str(role or "unknown"), bindable(json.dumps(raw, ensure_ascii=False)), json.dumps(raw)
             continue
-        yield position, message.role, bindable(readable(message) or message.hidden), json.dumps(raw)
+        yield position, message.role, bindable(readable_text(message) or message.hidden), json.dumps(raw)
 
 
 def _insert(db: sqlite3.Connection, step: int, rows: Sequence[_NewRow]) -> None:

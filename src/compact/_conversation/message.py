@@ -1,33 +1,48 @@
-"""Messages as the core sees them: values read from the host's own objects, and the blocks and turns they form.
+"""Messages as values read from the application's objects, and the pairs, blocks and turns they form.
 
-Owns: `Message`, `History`, and the rules for pairs, blocks and turns.
-Must never: know a provider's format (that is a dialect's job), count tokens, or change a host object.
+Owns: `Message`, `History`, the rules for pairs, blocks and turns, and the texts of a message.
+Must never: know a provider's format (`formats` does), count tokens, or change an object of the application.
 
 Rules:
 - A **block** is the smallest indivisible slice: one message, or an assistant step with tool calls together with
-  all of its answers and the reasoning items that belong to it. Layouts keep or fold whole blocks.
+  all of its answers and the reasoning items that belong to it. Layouts keep or compact whole blocks.
 - An answer pairs with the nearest earlier call of its id that is still open: real logs reuse ids.
-- A block is **open** while it waits for an answer and nothing newer has been said. Once a user or assistant
-  message follows, the missing answer is taken as never coming, so it cannot block folding for ever.
+- A block is **open** while it waits for an answer and no newer message follows. Once a user or assistant message
+  follows, the missing answer is no longer expected, so it cannot prevent a compaction for ever.
 - A **turn** starts at a user message that does not follow another user message.
 - A pin covers its whole block: half of a pair cannot be pinned.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, overload
 
-__all__ = ["Block", "History", "Message", "Role", "ToolCall", "ToolResult", "as_mapping", "fields_or_text", "readable"]
+__all__ = [
+    "Block",
+    "History",
+    "Message",
+    "Role",
+    "Slot",
+    "ToolCall",
+    "ToolResult",
+    "as_mapping",
+    "fields_or_text",
+    "flatten_arguments",
+    "pair_answers",
+    "parse_arguments",
+    "readable_text",
+    "texts_of",
+    "unanswered_calls",
+]
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """One tool call: its id, the tool's name, and its arguments as text."""
 
     id: str
@@ -35,8 +50,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """One tool result: the id of the call it answers, and its text."""
 
     id: str
@@ -44,15 +58,14 @@ class ToolResult:
 
 
 class Message(NamedTuple):
-    """What the core needs to know of one host message. `raw` is the host's own object, never changed.
+    """One message. `raw` is the object of the application it was read from, never changed.
 
-    Messages are equal when they say the same, whatever object they were read from. A tuple, because one is made of
-    every message that is read.
+    Messages are equal when all fields but `raw` are. A tuple, because one is made for every message that is read.
     """
 
     role: Role
     text: str
-    """What was said, as text; a folded image stands here as a marker such as `[image]`."""
+    """What was said, as text; an image stands here as a marker such as `[image]`."""
     raw: Any
     calls: tuple[ToolCall, ...] = ()
     answers: tuple[ToolResult, ...] = ()
@@ -61,7 +74,7 @@ class Message(NamedTuple):
     fragment: bool = False
     """One of several items that make up a single assistant step (Responses items)."""
     reasoning: bool = False
-    """A reasoning item: worthless, and rejected by the provider, without the item that follows it."""
+    """A reasoning item: the provider rejects it without the item that follows it."""
     hidden: str = ""
     """Text that is sent and counted but never summarized (signed thinking)."""
     weight: int = 0
@@ -78,7 +91,7 @@ class Message(NamedTuple):
 
     @property
     def is_user(self) -> bool:
-        """Whether a person's words are in it; they may stand beside tool results (Anthropic)."""
+        """Whether it holds a person's words, possibly beside tool results (Anthropic)."""
         return self.role == "user"
 
     @property
@@ -87,8 +100,7 @@ class Message(NamedTuple):
         return self.role == "user" and not self.answers
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Indices of messages that stay or go together, ascending; `tool` when it holds tool calls or answers."""
 
     indices: tuple[int, ...]
@@ -101,8 +113,8 @@ class History(Sequence[Message]):
     """A list of messages with what each costs and where it stood in the session, plus its blocks and turns.
 
     `tokens[i]` is the cost of message i; `positions[i]` its place in the session since the beginning (for a summary the
-    last one it stands for); `summaries` are the indices of messages that are summaries of ours; messages whose role is
-    in `pinned_roles` are pinned, like those that say so themselves; `count` counts as `tokens` were counted.
+    last one it replaces); `summaries` are the indices of messages that are summaries; messages whose role is in
+    `pinned_roles` are pinned, like those with `pinned` set; `count` is the counter that `tokens` were counted with.
     """
 
     def __init__(
@@ -158,9 +170,10 @@ class History(Sequence[Message]):
 
     @cached_property
     def abandoned(self) -> frozenset[str]:
-        """Ids of calls that got no answer and are not waited for any more."""
+        """Ids of calls whose answer is missing and no longer expected."""
         waits = {i for block in self.blocks if block.open for i in block.indices}
-        return frozenset(call for i, ids in pair(self.messages)[1].items() if i not in waits for call in ids)
+        unanswered = unanswered_calls(self.messages, pair_answers(self.messages))
+        return frozenset(call.id for i, calls in unanswered.items() if i not in waits for call in calls)
 
     @cached_property
     def pinned(self) -> frozenset[int]:
@@ -169,7 +182,7 @@ class History(Sequence[Message]):
 
     @cached_property
     def turns(self) -> tuple[tuple[int, int], ...]:
-        """The turns as half-open ranges of indices; what stands before the first user message is in none."""
+        """The turns as half-open ranges of indices; messages before the first user message are in none."""
         starts: list[int] = []
         after_user = False
         for i, message in enumerate(self.messages):
@@ -182,26 +195,32 @@ class History(Sequence[Message]):
         return tuple(pairwise([*starts, len(self.messages)]))
 
 
-def pair(messages: Sequence[Message]) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[str, ...]]]:
-    """Pair answers with calls. Returns answer index → call indices, and call index → ids of its unanswered calls."""
-    waiting: dict[str, list[int]] = {}
-    call_of: dict[int, tuple[int, ...]] = {}
+Slot = tuple[int, int]
+"""A call or an answer: the index of its message, and its place among that message's calls or answers."""
+
+
+def pair_answers(messages: Sequence[Message]) -> dict[Slot, Slot]:
+    """For each answer that has one, the call it answers: the nearest earlier call of its id without an answer."""
+    waiting: dict[str, list[Slot]] = {}
+    pairs: dict[Slot, Slot] = {}
     for i, message in enumerate(messages):
-        if message.answers:
-            found: list[int] = []
-            for answer in message.answers:
-                stack = waiting.get(answer.id)
-                if stack:
-                    found.append(stack.pop())
-            if found:
-                call_of[i] = tuple(dict.fromkeys(found))
-        for call in message.calls:
-            waiting.setdefault(call.id, []).append(i)
-    unanswered: dict[int, tuple[str, ...]] = {}
-    for call_id, stack in waiting.items():
-        for i in stack:
-            unanswered[i] = (*unanswered.get(i, ()), call_id)
-    return call_of, unanswered
+        for k, answer in enumerate(message.answers):
+            if stack := waiting.get(answer.id):
+                pairs[i, k] = stack.pop()
+        for k, call in enumerate(message.calls):
+            waiting.setdefault(call.id, []).append((i, k))
+    return pairs
+
+
+def unanswered_calls(messages: Sequence[Message], pairs: Mapping[Slot, Slot]) -> dict[int, list[ToolCall]]:
+    """Message index → its calls that no answer is paired with."""
+    answered = set(pairs.values())
+    unanswered: dict[int, list[ToolCall]] = {}
+    for i, message in enumerate(messages):
+        for k, call in enumerate(message.calls):
+            if (i, k) not in answered:
+                unanswered.setdefault(i, []).append(call)
+    return unanswered
 
 
 def _blocks(history: History) -> tuple[Block, ...]:
@@ -220,10 +239,10 @@ def _blocks(history: History) -> tuple[Block, ...]:
         if a != b:
             parent[max(a, b)] = min(a, b)
 
-    call_of, unanswered = pair(messages)
-    for answer, calls in call_of.items():
-        for call in calls:
-            join(answer, call)
+    pairs = pair_answers(messages)
+    unanswered = unanswered_calls(messages, pairs)
+    for (answer, _), (call, _) in pairs.items():
+        join(answer, call)
     for start, end in _steps(messages, history.summaries):
         for i in range(start + 1, end):
             join(start, i)
@@ -232,7 +251,7 @@ def _blocks(history: History) -> tuple[Block, ...]:
     for i in range(len(messages)):
         members.setdefault(i if parent[i] == i else root(i), []).append(i)
     spoken = (i for i in reversed(range(len(messages))) if messages[i].role in ("user", "assistant"))
-    last_said = next((i for i in spoken if not messages[i].answers), -1)
+    last_spoken = next((i for i in spoken if not messages[i].answers), -1)
     blocks = []
     for indices in members.values():
         tool = is_open = pinned = False
@@ -241,7 +260,7 @@ def _blocks(history: History) -> tuple[Block, ...]:
             tool = tool or bool(message.calls or message.answers)
             pinned = pinned or message.pinned or message.role in pinned_roles
         if tool and any(i in unanswered for i in indices):
-            is_open = last_said <= max(i for i in indices if messages[i].role == "assistant")
+            is_open = last_spoken <= max(i for i in indices if messages[i].role == "assistant")
         blocks.append(Block(tuple(indices), tool, is_open, pinned))
     return tuple(blocks)
 
@@ -249,7 +268,7 @@ def _blocks(history: History) -> tuple[Block, ...]:
 def _steps(messages: Sequence[Message], summaries: frozenset[int]) -> Iterator[tuple[int, int]]:
     """Runs of fragments that form one assistant step: those with a call or a reasoning item in them.
 
-    A summary of ours is no part of the step behind it.
+    A summary is not part of the step behind it.
     """
     start = None
     for i in range(len(messages) + 1):
@@ -264,7 +283,7 @@ def _steps(messages: Sequence[Message], summaries: frozenset[int]) -> Iterator[t
 
 
 def as_mapping(raw: Any) -> Mapping[str, Any]:
-    """A host message as a mapping: a dict as it is; a Pydantic model, dataclass or plain object by its fields."""
+    """A message as a mapping: a dict as it is; a Pydantic model, dataclass or plain object by its fields."""
     if isinstance(raw, Mapping):
         return raw
     dump = getattr(raw, "model_dump", None)
@@ -278,15 +297,41 @@ def as_mapping(raw: Any) -> Mapping[str, Any]:
 
 
 def fields_or_text(value: Any) -> Any:
-    """A value that JSON does not know: its fields, or its text when it has none."""
+    """A value that JSON cannot represent: its fields, or its text when it has none."""
     try:
         return dict(as_mapping(value))
     except TypeError:
         return str(value)
 
 
-def readable(message: Message) -> str:
+def parse_arguments(call: ToolCall) -> Mapping[str, Any]:
+    """A call's arguments by name; what is not a JSON object stands under `input`."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return {"input": call.arguments}
+    return arguments if isinstance(arguments, dict) else {"input": arguments}
+
+
+def flatten_arguments(value: Any, key: str = "", depth: int = 6) -> Iterator[tuple[str, str]]:
+    """The values in a call's arguments as text, each with the key it stands under; no empty texts, no booleans."""
+    if isinstance(value, Mapping) and depth:
+        for name, inner in value.items():
+            yield from flatten_arguments(inner, str(name), depth - 1)
+    elif isinstance(value, (list, tuple)) and depth:
+        for inner in value:
+            yield from flatten_arguments(inner, key, depth - 1)
+    elif value is not None and value != "" and not isinstance(value, bool):
+        yield key, str(value)
+
+
+def texts_of(message: Message) -> list[str]:
+    """The texts in a message: what was said, the arguments of its calls, and its tool results."""
+    return [message.text, *(call.arguments for call in message.calls), *(answer.text for answer in message.answers)]
+
+
+def readable_text(message: Message, *, with_calls: bool = True) -> str:
     """All there is to read in a message: what was said, its tool calls with their arguments, and its tool results."""
-    calls = (f"{call.name}({call.arguments})" for call in message.calls)
+    calls = (f"{call.name}({call.arguments})" for call in message.calls) if with_calls else ()
     answers = (answer.text for answer in message.answers if answer.text not in message.text)
     return "\n".join(filter(None, (message.text, *calls, *answers)))

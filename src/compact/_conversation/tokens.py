@@ -1,17 +1,16 @@
-"""What a conversation weighs in tokens.
+"""Counting the tokens of messages.
 
-Owns: choosing a counter for a model, the wire cost of a message, `Usage`, and reading what a provider reported; what a
-list of tools weighs says `_conversation.tool_schemas`. Pure but for the token table, which `counter_for` loads at
-first use.
-Must never: know a provider's message format (a dialect has read it), decide whether anything is due, or use a network.
+Owns: choosing a counter for a model, the tokens of a message, `Usage`, and reading what a provider reported; the tokens
+of tools are counted in `tool_schemas`. Pure but for the token table, which `counter_for` loads at first use.
+Must never: know a provider's message format (`formats` has read it), decide whether anything is due, or use a network.
 
 Rules (OpenAI's published counting rules, which reproduce its API's own numbers for its examples):
 - A message costs 3, plus its role and its text, plus its name and 1 when it has one. A tool call in it costs 3, plus
-  name and arguments. A tool's answer costs its text; ids cost nothing. `Message.weight` (images, files) comes on top.
+  name and arguments. A tool's answer costs its text; ids cost nothing. `Message.weight` (images, files) is added.
 - The reply is primed with 3 tokens, once per list: `REPLY_PRIMER`, in `Usage.messages`.
-- Text is only ever text: `<|endoftext|>` in a message counts as the characters it consists of.
-- A model whose table is not public is counted with the nearest one, and the tally states a `margin`: the share by
-  which the true number may be higher. Counts leave here without it; whoever compares them with a limit adds it.
+- Special tokens in a text count as text: `<|endoftext|>` counts as the characters it consists of.
+- A model whose table is not public is counted with the nearest one, and the counter has a `margin`: the share by which
+  the true number may be higher. Counts do not include it; add it before you compare them with a limit.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ __all__ = [
 ]
 
 Counter = Callable[[str], int]
-"""Anything that says how many tokens a text has."""
+"""A function that counts the tokens of a text."""
 
 PER_MESSAGE = 3
 PER_NAME = 1
@@ -60,9 +59,9 @@ class TokenCounter:
     margin: float = 0.0
     exact: bool = False
     encoder: str = ""
-    """Who counts with a table: "tiktoken", or "toktok" where the extra `fast` is installed."""
+    """The library that counts: "tiktoken", or "toktok" where the extra `fast` is installed."""
     roles: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What the role words cost, filled as they are met: every message has one, and there are five."""
+    """Tokens of the role names, cached: every message has one, and there are five."""
 
 
 class Usage(NamedTuple):
@@ -95,7 +94,7 @@ class Usage(NamedTuple):
 
 
 def counter_for(name: str, model: str) -> TokenCounter:
-    """The tally that the counter `name` ("tiktoken" or "chars") gives for a model; loads the table it needs."""
+    """The counter `name` ("tiktoken" or "chars") for a model; loads the table it needs."""
     if name == "chars":
         return TokenCounter(lambda text: len(text) // CHARS_PER_TOKEN, "chars")
     if name != "tiktoken":
@@ -106,7 +105,7 @@ def counter_for(name: str, model: str) -> TokenCounter:
 
 
 def message_tokens(message: Message, tally: TokenCounter) -> int:
-    """What one message costs on the wire."""
+    """Tokens of one message in a request."""
     count = tally.count
     role = tally.roles.get(message.role)
     if role is None:
@@ -127,21 +126,21 @@ def message_tokens(message: Message, tally: TokenCounter) -> int:
 def reported_input(usage: Any) -> int:
     """The input tokens a provider reported: a number, a usage object or dict, or a response that has one.
 
-    OpenAI counts cached tokens in, Anthropic reports them beside; here they are always in.
+    OpenAI includes cached tokens, Anthropic reports them separately; here they are always included.
     """
     if isinstance(usage, int):
-        return _tokens(usage, "usage")
-    for holder in (usage, _get(usage, "usage")):
-        prompt = _get(holder, "prompt_tokens")
+        return _check_tokens(usage, "usage")
+    for holder in (usage, _read_field(usage, "usage")):
+        prompt = _read_field(holder, "prompt_tokens")
         if prompt is not None:
-            return _tokens(prompt, "prompt_tokens")
-        fresh = _get(holder, "input_tokens")
+            return _check_tokens(prompt, "prompt_tokens")
+        fresh = _read_field(holder, "input_tokens")
         if fresh is None:
             continue
-        total = _tokens(fresh, "input_tokens")
-        if _get(holder, "input_tokens_details") is None:
+        total = _check_tokens(fresh, "input_tokens")
+        if _read_field(holder, "input_tokens_details") is None:
             for cached in ("cache_read_input_tokens", "cache_creation_input_tokens"):
-                total += _tokens(_get(holder, cached) or 0, cached)
+                total += _check_tokens(_read_field(holder, cached) or 0, cached)
         return total
     raise InvalidMessage(
         f"No input tokens can be read from a {type(usage).__name__}: it has neither prompt_tokens nor input_tokens, "
@@ -177,14 +176,14 @@ def table_for(model: str) -> tuple[str, float]:
 _SLICE = 100_000
 _CUT_SEARCH = 4_000
 # Places where both encodings split anyway, so that the parts add up to the whole.
-_CUT = re.compile(r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=\n)(?=[A-Za-z])")
+_CUT = r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=\n)(?=[A-Za-z])"
 
 
 def _in_slices(count_slice: Counter) -> Counter:
     """A counter that takes long text in parts: tiktoken panics on a million blanks and slows down on long runs.
 
-    The parts are the same whoever counts them, and so is their sum. Text without a single natural place to cut is cut
-    anyway, which can cost a few tokens in 100,000 characters.
+    The parts do not depend on the counter. Text without a natural place to cut is cut anyway, which can add a few
+    tokens per 100,000 characters.
     """
 
     def count(text: str) -> int:
@@ -193,7 +192,7 @@ def _in_slices(count_slice: Counter) -> Counter:
         total = start = 0
         while start < len(text):
             end = start + _SLICE
-            if end < len(text) and (cut := _CUT.search(text, end - _CUT_SEARCH, end)):
+            if end < len(text) and (cut := re.compile(_CUT).search(text, end - _CUT_SEARCH, end)):
                 end = cut.start()
             total += count_slice(text[start:end])
             start = end
@@ -205,11 +204,11 @@ def _in_slices(count_slice: Counter) -> Counter:
 # Reported usage
 
 
-def _get(holder: Any, name: str) -> Any:
+def _read_field(holder: Any, name: str) -> Any:
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
-def _tokens(value: Any, name: str) -> int:
+def _check_tokens(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidMessage(f"{name} is a {type(value).__name__}. Pass a whole number of tokens, 0 or more.")
     if value < 0:

@@ -1,4 +1,4 @@
-"""What a list of tools weighs in tokens.
+"""Counting the tokens of a list of tools.
 
 Owns: `tools_tokens`, and the walk through a tool's JSON schema behind it.
 Must never: count a message, or stop a request because a tool cannot be read.
@@ -35,7 +35,7 @@ _NAMED = ("properties", "$defs", "definitions", "patternProperties", "dependentS
 _FREE = frozenset(
     {*_UNNAMED, *_LISTS, *_NAMED, "type", "description", "enum", "required", "title", "$schema", "strict"},
 )
-"""Keywords that are counted by a rule of their own, or that a provider does not show to the model."""
+"""Keywords that another rule counts, or that a provider does not show to the model."""
 
 
 def tools_tokens(tools: Sequence[Any] | None, tally: TokenCounter, model: str) -> int:
@@ -44,9 +44,9 @@ def tools_tokens(tools: Sequence[Any] | None, tally: TokenCounter, model: str) -
     functions = 0
     total = 0
     for tool in tools or ():
-        # Reading a host's object may run any code of the host, and a tool that cannot be read must not stop a request.
+        # Reading an object may run any code of the application; a tool that cannot be read must not stop a request.
         try:
-            function = _function(tool)
+            function = _read_function(tool)
         except Exception:
             function = None
         if function is None:
@@ -57,7 +57,7 @@ def tools_tokens(tools: Sequence[Any] | None, tally: TokenCounter, model: str) -
     return total + (TOOLS_END if functions else 0)
 
 
-def _function(tool: Any) -> dict[str, Any] | None:
+def _read_function(tool: Any) -> dict[str, Any] | None:
     """A function tool as name, description and parameters, in plain JSON values; None when it is another kind."""
     outer = as_mapping(tool)
     inner = outer.get("function")
@@ -66,7 +66,7 @@ def _function(tool: Any) -> dict[str, Any] | None:
     if not body.get("name") or (schema is None and outer.get("type") != "function"):
         return None
     function = {"name": body["name"], "description": body.get("description") or "", "parameters": schema}
-    # Through JSON and back, so that what follows walks a finite tree of plain values, whatever the host passed.
+    # Through JSON and back, so that what follows is a finite tree of plain values, whatever the application passed.
     plain: dict[str, Any] = json.loads(_json(function))
     return plain
 
@@ -77,7 +77,7 @@ def _function_tokens(function: dict[str, Any], count: Counter) -> int:
 
 
 def _schema_tokens(schema: Any, count: Counter, depth: int) -> int:
-    """What stands inside a JSON schema; its own type and description belong to the line that names it."""
+    """Tokens inside a JSON schema; its type and description belong to the line that names it."""
     if not isinstance(schema, dict):
         return 0
     if depth == 0:

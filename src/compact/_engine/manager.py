@@ -30,7 +30,7 @@ from .._pipeline.call import PREFLIGHT, Purpose
 from .._redaction import Redactor, held_secrets
 from .._session.session import FoldRecord, Session
 from ..config import CompactConfig
-from ..config.environment import SWITCHED_OFF, switched_off
+from ..config.environment import DISABLED_NOTICE, is_disabled
 from ..errors import ConfigError
 from ..sinks.sink_list import SinkList, configured_sinks
 from ..stores import Store, open_store
@@ -118,9 +118,9 @@ class CompactManager:
         self._internals = Internals(
             archive, redactor, self._sessions, self._recorder, self._opener, self._live_config, self._runner
         )
-        self._disabled = switched_off()
+        self._disabled = is_disabled()
         if self._disabled:
-            self._recorder.log(SWITCHED_OFF)
+            self._recorder.log(DISABLED_NOTICE)
 
     # -- before each model call --------------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""What was worked out of a sentence, for as long as one summary is judged.
+"""Results computed from a sentence, cached while one summary is measured.
 
-Owns: `once` and `forget`. Must never: keep a sentence when that is over: a process outlives its conversations.
+Owns: `cached_by_text` and `clear_caches`.
+Must never: keep a sentence after that: a process outlives its conversations.
 
-Facts are looked for in a summary as it came, before a repair and after it, and each time they are taken apart the same
-way. Threads that judge at the same time only make each other forget too early.
+A summary is searched for facts as it came, before a repair and after it, and its sentences are the same each time.
+Threads that measure at the same time only clear each other's caches too early.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
-__all__ = ["forget", "once"]
+__all__ = ["cached_by_text", "clear_caches"]
 
 _T = TypeVar("_T")
-_MOST = 512
-_remembering: list[Any] = []
+_CACHE_SIZE = 512
+_caches: list[Any] = []
 
 
-def once(function: Callable[[str], _T]) -> Callable[[str], _T]:
-    """The same function, which takes a text apart once until all is forgotten; the newest few hundred of them."""
-    remembering = lru_cache(maxsize=_MOST)(function)
-    _remembering.append(remembering)
-    return remembering
+def cached_by_text(function: Callable[[str], _T]) -> Callable[[str], _T]:
+    """The same function, with its newest few hundred results cached until `clear_caches`."""
+    cached = lru_cache(maxsize=_CACHE_SIZE)(function)
+    _caches.append(cached)
+    return cached
 
 
-def forget() -> None:
-    """Let all texts go."""
-    for one in _remembering:
-        one.cache_clear()
+def clear_caches() -> None:
+    """Drop all cached results."""
+    for cached in _caches:
+        cached.cache_clear()

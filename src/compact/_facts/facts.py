@@ -1,37 +1,36 @@
-"""What a fold must not lose, taken from its messages in code.
+"""The facts of the messages that are compacted.
 
-Owns: `Facts`, and the reading of messages and earlier notes for them (`_facts.collection` collects, `_facts.ranking`
-has the figures).
-Must never: call a model, look at a summary, keep a text beyond the call, or take time that grows faster than the text.
+Owns: `Facts`, and reading messages and the earlier summary for them (`collection` collects, `ranking` has the weights).
+Must never: call a model, look at the new summary, keep a text beyond the call, or take time that grows faster than the
+text.
 
-Two sorts of facts. *Values* must not be reworded: identifiers, paths, numbers with their unit, dates. *Sentences* may
-be: the user's rules and wishes, decisions, what is open, what failed, what was called for. What they are worth:
+Two kinds of facts. *Values* must not be reworded: identifiers, paths, numbers with their unit, dates. *Sentences* may
+be: the user's rules and wishes, decisions, what is open, what failed, what was called. Their weight:
 
 - the user's words > a tool's arguments and the assistant's words > a tool's output
-- a line of the earlier summary was chosen once already, and counts nearly like the user's words
+- a line of the earlier summary was chosen before, and counts nearly like the user's words
 - used again > mentioned once; late > early, slightly; a value beside a rule or an error > one in passing
-- a todo or a question that is reported done later, and a rule that the user takes back, is no fact any more
+- a todo or a question that is reported done later, and a rule that the user takes back, does not count
 
-Of all facts those count that could have fitted: the best for their length, until they fill the summary's limit. What
-only tools said is looked at when the rest leaves room.
+Only facts that could have fitted count: those with the most weight for their length, until they fill the summary's
+limit. Values that only tools mention are collected when the rest leaves tokens for them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
-from .._conversation.message import Message, ToolCall
+from .._conversation.message import Message, ToolCall, flatten_arguments, parse_arguments
 from .._summary.request import Ask
-from .citations import cited, uncited, unciting
-from .collection import WORD, FactCollection, line_at
-from .file_changes import arguments_of, touches_of
+from .citations import escape_citations, parse_citations, strip_citations
+from .collection import LONGEST_WORD, FactCollection, line_at
+from .file_changes import find_file_uses
 from .ranking import TASK_ID, Fact, FactLine
-from .speech_acts import Speech, sorts_of
+from .speech_acts import SpeechAct, speech_acts_of
 from .text import clean, cut, sentences_of
 
 __all__ = ["Facts", "facts_of"]
@@ -39,17 +38,17 @@ __all__ = ["Facts", "facts_of"]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts of a fold that matter and could have fitted, best first, and what the fold was given."""
+    """The facts that matter and could have fitted, the best first, and the texts they come from."""
 
     best: tuple[Fact, ...]
     said: tuple[str, ...] = field(repr=False)
-    """Every text of the fold: what stands nowhere in it was invented."""
+    """Every text that is compacted: what stands in none of them was invented."""
     positions: frozenset[int]
-    """Where the folded messages stood in the session: a citation may name these."""
+    """Where the compacted messages stood in the session: a citation may name these."""
     carried: tuple[tuple[int, int], ...] = ()
-    """Stretches of positions that the earlier summary cites: a citation may name these, too."""
+    """Ranges of positions that the earlier summary cites: a citation may name these, too."""
     more: tuple[Fact, ...] = ()
-    """The next best: nobody asks for them, and a repair that has room left gives them back."""
+    """The next best: not part of the score; a repair with tokens left adds them."""
 
 
 _OWN_WORDS = 4_000
@@ -67,7 +66,7 @@ _PAIRED = frozenset(
     "still next open in timed waiting remain remains noch reste por parce".split()
     for word in (lower, lower.capitalize())
 )
-"""Words that say what a sentence does only together with the next one."""
+"""Words that show a speech act only together with the next one."""
 _PLAIN = 24
 """Letters of the longest plain words."""
 _EDGES = ".,;:!?()[]{}\"'`*_~…“”«»"
@@ -83,122 +82,126 @@ _TAKEN_BACK = re.compile(
     re.I,
 )
 _BACK = tuple("longer mind forget ignore drop skip scrap cancel revoke more needed instead".split())
-"""One of these is in every such sentence, and looking for them is quicker."""
+"""One of these is in every such sentence; searching for them first is quicker."""
 _NEGATED = ("not", "n't", "n’t", "never")
 _IDLE = re.compile(
     r"(?:(?:now|ok(?:ay)?|good|great|perfect|next|first),? ?){0,3}(?:let me|i['’]ll|i will|let['’]s)\b"
     r"|<[\w/-]+>|\[[^\]]*\]$|[|│├└╭╰+=-]",
     re.I,
 )
-"""An announcement of what is done next anyway; a host's markup; a row of a table."""
+"""An announcement of the next step; markup of the application; a row of a table."""
 _REASON = re.compile(r"\b(?:because|since|so that|instead|rather|otherwise)\b", re.I)
 _TOOL_SAID = re.compile(r"^[-*•\s]*tool said: ")
 _HEADING = re.compile(r"\W{0,6}[A-Z][\w ,()/-]{2,60}:?\W{0,6}")
-_ORDER: tuple[Speech, ...] = ("rule", "open", "question", "decision", "wish", "error", "done")
+_ORDER: tuple[SpeechAct, ...] = ("rule", "open", "question", "decision", "wish", "error", "done")
 
 
 def facts_of(ask: Ask) -> Facts:
-    """The facts of what folds, the earlier summary included."""
-    reading = _Reading(ask.max_tokens)
-    reading.notes(ask.previous or "")
+    """The facts of the messages of a request, the earlier summary included."""
+    reader = _MessageReader(ask.max_tokens)
+    reader.read_notes(ask.previous or "")
     for age, (message, position) in enumerate(zip(ask.source, ask.positions, strict=True)):
-        reading.sheet.late = 0.9 + 0.2 * age / len(ask.source)
-        reading.message(message, position)
-    best, more, room = reading.sheet.best(ask)
+        reader.collection.recency = 0.9 + 0.2 * age / len(ask.source)
+        reader.read_message(message, position)
+    best, more, room = reader.collection.choose(ask)
     if room > 0:
-        reading.sheet.look_at_outputs()
-        best, more, _ = reading.sheet.best(ask)
-    return Facts(tuple(best), tuple(reading.said), frozenset(ask.positions), tuple(reading.carried), tuple(more))
+        reader.collection.add_output_values()
+        best, more, _ = reader.collection.choose(ask)
+    return Facts(tuple(best), tuple(reader.said), frozenset(ask.positions), tuple(reader.carried), tuple(more))
 
 
-class _Reading:
-    """Messages read for a sheet."""
+class _MessageReader:
+    """Reads messages and notes into a collection."""
 
     def __init__(self, max_tokens: int) -> None:
-        self.sheet = FactCollection(max_tokens)
+        self.collection = FactCollection(max_tokens)
         self.said: list[str] = []
         self.carried: dict[tuple[int, int], None] = {}
         self._shows: dict[str, bool] = {}
-        """Calls that merely show or write files: the errors in their output did not happen."""
-        self._speech = _Speech()
+        """By call id, whether a call only shows or writes files: errors in its output did not happen."""
+        self._speech = _SpeechActsByWord()
 
-    def notes(self, text: str) -> None:
-        """The lines of an earlier summary, without headings; what they cite is where they stand."""
+    def read_notes(self, text: str) -> None:
+        """Read the lines of an earlier summary, without headings; their citations are their positions."""
         self.said.append(text)
         tools = False
         for raw in clean(text).split("\n"):
-            spans = [span for _, several in cited(raw) for span in several]
+            spans = [span for _, several in parse_citations(raw) for span in several]
             self.carried.update(dict.fromkeys(spans))
-            line = uncited(raw).strip()
+            line = strip_citations(raw).strip()
             if not spans and _HEADING.fullmatch(line):
                 tools = line.lower().startswith("tool")
                 continue
             span = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else (-1, -1)
-            told = "tool said: " if tools or _TOOL_SAID.match(line) else ""
+            label = "tool said: " if tools or _TOOL_SAID.match(line) else ""
             for part in _TOOL_SAID.sub("", line, count=1).split(" … "):
                 for sentence in sentences_of(part):
-                    if told or "tool said:" in sentence:  # it must not lose whose words it is
-                        self.sheet.sentence(told + sentence, "notes", "told", span, 0.5)
+                    if label or "tool said:" in sentence:  # the label of a tool's words must not be lost
+                        self.collection.add_sentence(label + sentence, "notes", "told", span, 0.5)
                     else:
-                        self.sheet.sentence(sentence, "notes", _kind(self._speech.heard(sentence), "note"), span)
+                        self.collection.add_sentence(
+                            sentence, "notes", _choose_kind(self._speech.of_sentence(sentence), "note"), span
+                        )
 
-    def message(self, message: Message, position: int) -> None:
-        """One message: what was said, what was called for, and, of what tools said, the errors."""
-        outputs = [(answer.id, unciting(answer.text)) for answer in message.answers]
+    def read_message(self, message: Message, position: int) -> None:
+        """Read one message: its words, its calls, and the errors in tool results."""
+        outputs = [(answer.id, escape_citations(answer.text)) for answer in message.answers]
         if message.role == "tool":
-            outputs += [("", unciting(message.text))] if message.text else []
+            outputs += [("", escape_citations(message.text))] if message.text else []
         elif message.text:
-            self._words(unciting(message.text), position, user=message.role != "assistant")
+            self._read_words(escape_citations(message.text), position, user=message.role != "assistant")
         for call in message.calls:
-            self._call(call, position)
+            self._read_call(call, position)
         for call_id, text in outputs:
             self.said.append(text)
-            self.sheet.output(text, position)
+            self.collection.add_output(text, position)
             for found in TASK_ID.finditer(text):
-                self.sheet.value(
+                self.collection.add_value(
                     "id", found.group(), FactLine(line_at(text, found.start()), "tool", position, position)
                 )
             if not self._shows.get(call_id, False):
-                self._errors(text, position)
+                self._read_errors(text, position)
 
-    def _words(self, text: str, position: int, *, user: bool) -> None:
-        """What a person or the assistant said, sentence by sentence."""
+    def _read_words(self, text: str, position: int, *, user: bool) -> None:
+        """Read what a person or the assistant said, sentence by sentence."""
         self.said.append(text)
         share = min(1.0, (_OWN_WORDS / len(text)) ** 0.5) if user else 1.0
         pasted = user and text.count("\n") >= _PASTED
         code = False
         for number, sentence in enumerate(sentences_of(text)):
             code ^= sentence.startswith("```") and sentence.count("```") == 1
-            sorts = self._speech.heard(sentence)
-            taken_back = user and _takes_back(sentence)
-            if taken_back or "done" in sorts:
-                self.sheet.report(sentence, position, taken_back=taken_back)
+            acts = self._speech.of_sentence(sentence)
+            taken_back = user and _is_withdrawal(sentence)
+            if taken_back or "done" in acts:
+                self.collection.add_report(sentence, position, taken_back=taken_back)
             if code or (_IDLE.match(sentence) and not _REASON.search(sentence)):
                 kind = ""
             elif not user:
-                kind = _kind(sorts - {"rule", "wish"}, "")
+                kind = _choose_kind(acts - {"rule", "wish"}, "")
             else:
-                kind = "wish" if number == 0 and "rule" not in sorts else _kind(sorts, "note")
+                kind = "wish" if number == 0 and "rule" not in acts else _choose_kind(acts, "note")
             own = 0.3 * share if pasted and _is_data(sentence) else share
-            self.sheet.sentence(sentence, "user" if user else "assistant", kind, (position, position), own)
+            self.collection.add_sentence(sentence, "user" if user else "assistant", kind, (position, position), own)
 
-    def _call(self, call: ToolCall, position: int) -> None:
-        """A tool call: its values, and the files it names with what it did to them."""
-        arguments = arguments_of(call)
-        short = [(key, unciting(value)) for key, value in _leaves(arguments) if len(value) <= _LONG_VALUE]
+    def _read_call(self, call: ToolCall, position: int) -> None:
+        """Read a tool call: its values, and the files it names with what it did to them."""
+        arguments = parse_arguments(call)
+        short = [
+            (key, escape_citations(value)) for key, value in flatten_arguments(arguments) if len(value) <= _LONG_VALUE
+        ]
         self.said += [call.name, call.arguments, *(value for _, value in short)]
         command = "command" in arguments or "cmd" in arguments
         kind = "task" if _DELEGATES.search(call.name) else "command" if command else ""
-        name = clean(call.name[:WORD])
-        for text, values in _packed(short):
-            self.sheet.sentence(f"{name} {text}", "arguments", kind, (position, position), values=values)
-        touches = list(touches_of(call.name, arguments))
-        for touch in touches:
-            self.sheet.touch(touch.path, touch.verb, position)
-        self._shows[call.id] = bool(touches) and all(touch.verb != "used" for touch in touches)
+        name = clean(call.name[:LONGEST_WORD])
+        for text, values in _pack_lines(short):
+            self.collection.add_sentence(f"{name} {text}", "arguments", kind, (position, position), values=values)
+        uses = list(find_file_uses(call.name, arguments))
+        for use in uses:
+            self.collection.add_file_use(use.path, use.verb, position)
+        self._shows[call.id] = bool(uses) and all(use.verb != "used" for use in uses)
 
-    def _errors(self, text: str, position: int) -> None:
-        """The first and the last errors that a tool reported."""
+    def _read_errors(self, text: str, position: int) -> None:
+        """Read the first and the last errors that a tool reported."""
         starts: list[int] = []
         end = -1
         for found in _REPORTED.finditer(text):
@@ -207,70 +210,58 @@ class _Reading:
                 end = len(text) if end < 0 else end
                 starts.append(found.start())
         for start in dict.fromkeys((*starts[:2], *starts[-2:])):
-            self.sheet.sentence(line_at(text, start), "tool", "error", (position, position))
+            self.collection.add_sentence(line_at(text, start), "tool", "error", (position, position))
 
 
 @lru_cache(maxsize=1 << 11)
-def _sorts_of_words(words: str) -> frozenset[Speech]:
-    return sorts_of(words)
+def _speech_acts_of_words(words: str) -> frozenset[SpeechAct]:
+    return speech_acts_of(words)
 
 
-class _Speech(dict[str, frozenset[Speech]]):
-    """What a word or a pair of words does to its sentence, judged once: sentence by sentence would be far slower."""
+class _SpeechActsByWord(dict[str, frozenset[SpeechAct]]):
+    """The speech acts of each word or pair of words, found once: sentence by sentence would be far slower."""
 
-    def __missing__(self, words: str) -> frozenset[Speech]:
+    def __missing__(self, words: str) -> frozenset[SpeechAct]:
         plain = words.strip(_EDGES).lower()
         known = len(plain) <= _PLAIN and plain.replace("'", "").replace("’", "").replace(" ", "").isalpha()
-        found = self[words] = _sorts_of_words(plain) if known else frozenset()
+        found = self[words] = _speech_acts_of_words(plain) if known else frozenset()
         return found
 
-    def heard(self, sentence: str) -> frozenset[Speech]:
-        """What a sentence does."""
+    def of_sentence(self, sentence: str) -> frozenset[SpeechAct]:
+        """The speech acts of a sentence."""
         words = sentence.split()
         pairs = [f"{one} {following}" for one, following in pairwise(words) if one in _PAIRED]
-        sorts = frozenset[Speech]().union(*map(self.__getitem__, words), *map(self.__getitem__, pairs))
+        acts = frozenset[SpeechAct]().union(*map(self.__getitem__, words), *map(self.__getitem__, pairs))
         if not sentence.isascii():  # some scripts have no blanks between words
-            sorts |= sorts_of(sentence)
+            acts |= speech_acts_of(sentence)
         asks = "?" in sentence[-6:] or "？" in sentence[-6:]
-        return sorts | {"question"} if asks and _ASKS.search(sentence) else sorts
+        return acts | {"question"} if asks and _ASKS.search(sentence) else acts
 
 
 def _is_data(line: str) -> bool:
-    """Whether most of a line is no plain words."""
+    """Whether most words of a line are not plain words."""
     words = line.split()
     return 2 * sum(map(str.isalpha, words)) <= len(words)
 
 
-def _takes_back(sentence: str) -> bool:
-    """Whether somebody takes something back; "don't forget" does not."""
+def _is_withdrawal(sentence: str) -> bool:
+    """Whether a sentence takes something back; "don't forget" does not."""
     lowered = sentence.lower()
     found = _TAKEN_BACK.search(sentence) if any(map(lowered.__contains__, _BACK)) else None
     return found is not None and not sentence[: found.start()].rstrip().lower().endswith(_NEGATED)
 
 
 @lru_cache(maxsize=1 << 10)
-def _kind(sorts: frozenset[Speech], otherwise: str) -> str:
-    return next((sort for sort in _ORDER if sort in sorts), otherwise)
+def _choose_kind(acts: frozenset[SpeechAct], otherwise: str) -> str:
+    return next((act for act in _ORDER if act in acts), otherwise)
 
 
-def _leaves(value: Any, key: str = "", depth: int = 6) -> Iterator[tuple[str, str]]:
-    """The values of a call's arguments, each with the key it stands under."""
-    if isinstance(value, Mapping) and depth:
-        for name, inner in value.items():
-            yield from _leaves(inner, str(name), depth - 1)
-    elif isinstance(value, (list, tuple)) and depth:
-        for inner in value:
-            yield from _leaves(inner, key, depth - 1)
-    elif value is not None and value != "" and not isinstance(value, bool):
-        yield key, str(value)
-
-
-def _packed(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _pack_lines(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Arguments as lines, with keys and without: short ones together, a long one alone and cut."""
     line = values = ""
     for key, value in pairs:
         shown = cut(clean(value), _WIDTH)
-        part = f"{cut(clean(key), WORD)}: {shown}" if key else shown
+        part = f"{cut(clean(key), LONGEST_WORD)}: {shown}" if key else shown
         if line and len(line) + len(part) > _WIDTH:
             yield line, values
             line = values = ""

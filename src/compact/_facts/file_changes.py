@@ -1,22 +1,20 @@
-"""What a tool call did to which file.
+"""Which files a tool call names, and what it did to them.
 
-Owns: reading a call's arguments, the files it names (in its fields, in patches, in shell commands), and the verb.
-Must never: look at a tool's answer, or judge what is worth keeping.
+Owns: finding files in a call's fields, in patches and in shell commands, and the verb for each.
+Must never: look at a tool's result, or rate what is worth keeping.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from .._conversation.message import ToolCall
 from .text import clean, cut, lines_of
 
-__all__ = ["Touch", "arguments_of", "difference", "names_changed", "touches_of"]
+__all__ = ["FileUse", "describe_change", "find_file_uses", "list_changed_names"]
 
 _LONGEST = 200
 """A path longer than this is data."""
@@ -41,42 +39,33 @@ _DEFINES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class FileUse:
     """A file that a tool call named, what the call did to it, and the text before and after where the call holds it."""
 
     path: str
     verb: str
-    """read, changed, created, deleted; used where nobody can tell."""
+    """read, changed, created, deleted; used where it is unknown."""
     old: str = ""
     new: str = ""
 
 
-def arguments_of(call: ToolCall) -> Mapping[str, Any]:
-    """A call's arguments by name; what is no JSON object stands under `input`."""
-    try:
-        read = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return {"input": call.arguments}
-    return read if isinstance(read, dict) else {"input": read}
-
-
-def touches_of(name: str, arguments: Mapping[str, Any]) -> Iterator[Touch]:
+def find_file_uses(name: str, arguments: Mapping[str, Any]) -> Iterator[FileUse]:
     """The files a tool call names: in fields called path or file, in patches, and in shell commands."""
     texts = {key.lower(): value for key, value in arguments.items() if isinstance(value, str)}
     command = texts.get("command", texts.get("cmd", ""))
     words = [command] if " " not in command and command else []
-    verb = _verb([w for text in (*words, name) for w in _NAME_WORD.findall(text)])
+    verb = _find_verb([w for text in (*words, name) for w in _NAME_WORD.findall(text)])
     old = next((v for k, v in texts.items() if k.startswith("old")), "")
     new = next((v for k, v in texts.items() if k.startswith("new") or "content" in k or k == "file_text"), "")
     for key, value in texts.items():
         if ("path" in key or "file" in key) and 0 < len(value) <= _LONGEST and "\n" not in value:
-            yield Touch(cut(clean(value), _LONGEST), verb, old, new)
+            yield FileUse(cut(clean(value), _LONGEST), verb, old, new)
         elif patches := list(_PATCHED.finditer(value)):
             for patch, following in zip(patches, [*patches[1:], None], strict=True):
                 body = value[patch.end() : following.start() if following else None].split("\n")
                 added, gone = ("\n".join(b[1:] for b in body if b[:1] == sign) for sign in "+-")
                 done = {"Add": "created", "Delete": "deleted"}.get(patch[1], "changed")
-                yield Touch(cut(clean(patch[2]), _LONGEST), done, gone, added)
+                yield FileUse(cut(clean(patch[2]), _LONGEST), done, gone, added)
     if words:
         return
     for segment in _SHELL_BREAK.split(command[:2000]):
@@ -84,26 +73,26 @@ def touches_of(name: str, arguments: Mapping[str, Any]) -> Iterator[Touch]:
         for before, part in pairwise(parts):
             token = part.strip("\"'`()")
             if len(token) <= _LONGEST and _FILE_LIKE.fullmatch(token) and not token.startswith(("/dev/", "-")):
-                yield Touch(clean(token), "changed" if before in (">", ">>") else _verb(parts[:1]))
+                yield FileUse(clean(token), "changed" if before in (">", ">>") else _find_verb(parts[:1]))
 
 
-def names_changed(touch: Touch) -> str:
+def list_changed_names(use: FileUse) -> str:
     """The names that an edit adds, drops and edits; empty where it defines none."""
-    old, new = (dict.fromkeys(_DEFINES.findall(text)) for text in (touch.old, touch.new))
+    old, new = (dict.fromkeys(_DEFINES.findall(text)) for text in (use.old, use.new))
     changes = {"adds": [n for n in new if n not in old], "drops": [n for n in old if n not in new]}
     changes["edits"] = [n for n in new if n in old]
     return "; ".join(f"{verb} {', '.join(names[:8])}" for verb, names in changes.items() if names)
 
 
-def difference(touch: Touch) -> str:
+def describe_change(use: FileUse) -> str:
     """What an edit did, in the names it defines; in its first line where it defines none."""
-    names = names_changed(touch)
+    names = list_changed_names(use)
     parts = [names] if names else []
-    if not parts and (shown := next(lines_of(touch.new), "")):
+    if not parts and (shown := next(lines_of(use.new), "")):
         parts = [f"now has: {cut(shown, 100)}"]
-    size = f" (+{len(touch.new.splitlines())} −{len(touch.old.splitlines())} lines)" if touch.new or touch.old else ""
-    return touch.verb + (", " if parts else "") + "; ".join(parts) + size
+    size = f" (+{len(use.new.splitlines())} −{len(use.old.splitlines())} lines)" if use.new or use.old else ""
+    return use.verb + (", " if parts else "") + "; ".join(parts) + size
 
 
-def _verb(words: Iterable[str]) -> str:
+def _find_verb(words: Iterable[str]) -> str:
     return next((_VERB_OF[w.lower()] for w in words if w.lower() in _VERB_OF), "used")

@@ -1,9 +1,10 @@
-"""What a fact can be, and what it is worth.
+"""The kinds of facts, and the weight of each.
 
-Owns: `Fact`, `FactLine`, the kinds, and the figures behind every weight. Must never: read a message.
+Owns: `Fact`, `FactLine`, the kinds, and the figures behind every weight.
+Must never: read a message.
 
-The figures follow how often a fact of each sort was needed later in real transcripts, with one exception: the user's
-words come first, whatever the figures say.
+The figures follow how often a fact of each kind was needed later in real transcripts, with one exception: the user's
+words always come first.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ __all__ = [
     "Fact",
     "FactLine",
     "Speaker",
-    "ending",
-    "sentence_worth",
-    "touch_worth",
-    "value_worth",
+    "rate_file_use",
+    "rate_sentence",
+    "rate_value",
+    "short_path",
 ]
 
 Speaker = Literal["user", "notes", "arguments", "assistant", "tool"]
@@ -70,7 +71,7 @@ _SENTENCE: Mapping[Speaker, Mapping[str, float]] = {
     "tool": {"error": 0.2},
 }  # fmt: skip
 _FULL = 40
-"""Bytes of a sentence that says something. A shorter one is worth much less, one four times as long twice as much."""
+"""Bytes of a sentence with full weight. A shorter one weighs much less, one four times as long twice as much."""
 
 _VALUE: Mapping[Speaker, Mapping[str, float]] = {
     "user": {"quoted": 0.2, "version": 0.1, "number": 0.03, "": 0.25},
@@ -84,11 +85,11 @@ _VALUE: Mapping[Speaker, Mapping[str, float]] = {
 """By kind; "" stands for the others."""
 _MEASURE = 0.09
 """A number with its unit or under its key."""
-_TOUCHED = {"changed": 0.35, "created": 0.35, "deleted": 0.35, "read": 0.25, "used": 0.03}
+_FILE_USE = {"changed": 0.35, "created": 0.35, "deleted": 0.35, "read": 0.25, "used": 0.03}
 
 
-def sentence_worth(kind: str, text: str, speaker: Speaker) -> float:
-    """What a sentence of a kind is worth; nothing where the speaker's sentences of this kind are no facts."""
+def rate_sentence(kind: str, text: str, speaker: Speaker) -> float:
+    """The weight of a sentence of a kind; 0 where the speaker's sentences of this kind are not facts."""
     size = len(text.encode("utf-8", "ignore")) / _FULL
     if size >= 1:
         full = sqrt(size)
@@ -97,8 +98,8 @@ def sentence_worth(kind: str, text: str, speaker: Speaker) -> float:
     return _SENTENCE[speaker].get(kind, 0.0) * full
 
 
-def value_worth(kind: str, text: str, speaker: Speaker, *, measured: bool) -> float:
-    """What a value is worth at one place; `measured` says that a number has a unit or a key."""
+def rate_value(kind: str, text: str, speaker: Speaker, *, measured: bool) -> float:
+    """The weight of a value at one place; `measured` means that a number has a unit or a key."""
     if TASK_ID.fullmatch(text):
         return 1.0
     worth = _VALUE[speaker]
@@ -106,12 +107,12 @@ def value_worth(kind: str, text: str, speaker: Speaker, *, measured: bool) -> fl
     return max(found, _MEASURE) if measured and speaker not in ("arguments", "tool") else found
 
 
-def touch_worth(verb: str) -> float:
-    """What a file is worth to which a tool call did this."""
-    return _TOUCHED[verb]
+def rate_file_use(verb: str) -> float:
+    """The weight of a file to which a tool call did this."""
+    return _FILE_USE[verb]
 
 
-def ending(path: str) -> str:
+def short_path(path: str) -> str:
     """The last two parts of a path: enough for an agent that knows its folder."""
     parts = path.rstrip("/").rsplit("/", 2)
     return path if len(parts) < 3 else f"{parts[1]}/{parts[2]}"

@@ -1,8 +1,9 @@
-"""What a sentence does: sets a rule, states a decision, reports an outcome, announces, asks, leaves something open.
+"""Speech acts: whether a sentence sets a rule, states a decision, reports an outcome, announces, asks, or leaves open.
 
-Owns: that judgement, by the small words a language uses for it. Must never: look at who is right.
+Owns: finding them, by the words that a language uses for each.
+Must never: rate a sentence (`ranking` does).
 
-English, and a little of the commonest other languages; a sentence nobody can place is still a sentence.
+English, and a little of the commonest other languages; a sentence may have none.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from .cache import once
+from .cache import cached_by_text
 
-__all__ = ["Speech", "sorts_of"]
+__all__ = ["SpeechAct", "speech_acts_of"]
 
-Speech = Literal["rule", "wish", "decision", "done", "intent", "question", "open", "error"]
+SpeechAct = Literal["rule", "wish", "decision", "done", "intent", "question", "open", "error"]
 
-_WORDS: Mapping[Speech, str] = {
+_WORDS: Mapping[SpeechAct, str] = {
     "rule": r"""must|never|always|only|do not|don['’]?t|cannot|can['’]t|shall|should|avoid|make sure|ensure|requir\w+
         |forbid\w*|(?:not )?allow\w*|at (?:least|most)|no (?:more|less|longer)|without|unless|except|until|exactly|keep
         |limit\w*|muss|darf|nie|immer|nur|kein\w*|jamais|toujours|doit|nunca|siempre|debe|solo""",
@@ -38,20 +39,20 @@ _WORDS: Mapping[Speech, str] = {
     "error": r"""error|fail(?:ed|ure|s)|fatal|panic|traceback|denied|refused|timed out|not found|bug|problem|issue
         |broken|exit (?:code|status) [1-9]|crash\w*""",
 }
-_SIGNS: Mapping[Speech, str] = {
+_SIGNS: Mapping[SpeechAct, str] = {
     "rule": "不要|必须|只能|禁止", "wish": "请|希望", "decision": "因为|决定", "done": "完成|已", "open": "待办|尚未",
     "error": r"[a-z](?:Error|Exception)\b",
 }  # fmt: skip
-"""What stands without a word's edge around it."""
+"""Signs that are found without a word boundary around them."""
 
 
-def _expression(sort: Speech, words: str) -> re.Pattern[str]:
+def _expression(act: SpeechAct, words: str) -> re.Pattern[str]:
     listed = re.sub(r"\s*\n\s*", "", words)
-    return re.compile(rf"\b(?:{listed})\b|{_SIGNS[sort]}", re.I)
+    return re.compile(rf"\b(?:{listed})\b|{_SIGNS[act]}", re.I)
 
 
-_SORTS: tuple[tuple[Speech, re.Pattern[str]], ...] = (
-    *((sort, _expression(sort, words)) for sort, words in _WORDS.items()),
+_EXPRESSIONS: tuple[tuple[SpeechAct, re.Pattern[str]], ...] = (
+    *((act, _expression(act, words)) for act, words in _WORDS.items()),
     ("question", re.compile(r"[?？]\W*$")),
     ("intent", re.compile(
         r"^\W*(?:(?:now|okay|ok|good|great|first|next|perfect|alright)\b[\s,.!:]*){0,3}"
@@ -59,7 +60,7 @@ _SORTS: tuple[tuple[Speech, re.Pattern[str]], ...] = (
 )  # fmt: skip
 
 
-@once
-def sorts_of(sentence: str) -> frozenset[Speech]:
-    """Everything a sentence does; empty for a sentence that only tells."""
-    return frozenset(sort for sort, expression in _SORTS if expression.search(sentence))
+@cached_by_text
+def speech_acts_of(sentence: str) -> frozenset[SpeechAct]:
+    """All speech acts of a sentence; empty for a plain statement."""
+    return frozenset(act for act, expression in _EXPRESSIONS if expression.search(sentence))

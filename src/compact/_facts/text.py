@@ -1,13 +1,15 @@
-"""Text as people read it: cleaned, and cut into sentences and lines.
+"""Text cleaned, and cut into sentences and lines.
 
-Owns: cleaning, and where a sentence or a line ends. Must never: judge what is worth keeping, let a mark of ours
-through that somebody planted, or take time that grows faster than the text.
+Owns: cleaning, and where a sentence or a line ends.
+Must never: rate what is worth keeping, pass on a planted summary marker, or take time that grows faster than the text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+from .._summary.marker import disarm_marker
 
 __all__ = ["WIDTH", "clean", "cut", "is_prose", "lines_of", "sentences_of", "words_of"]
 
@@ -22,10 +24,9 @@ _INVISIBLE = {
     **dict.fromkeys([9, 11, 12], " "),
     **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
 }
-_MARKER = re.compile(r"<(?=\s?/?\s?COMPACT-SUMMARY)", re.I)
 _BULLET = re.compile(r"^\s*(?:\d+→|(?:[-*•>#]{1,6}|\d{1,6}[.)]|\[[ xX]\])\s)\s*")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=[\"'`(\[*]{0,3}[^\s.!?])|(?<=[。！？])")
-# Where a sentence may end. Most lines are one, and an expression that begins with a set of letters tells that quickly.
+# Where a sentence may end. Most lines have no such place, and an expression that begins with a set finds that quickly.
 _END = re.compile(r"[.!?][\"')\]*]{0,3}\s|[。！？]")
 _PIECE = re.compile(rf".{{1,{WIDTH}}}(?:(?<=[\s,;])|$)|.{{1,{WIDTH}}}")
 _WRAPPED = 50
@@ -41,22 +42,22 @@ _COMMON = frozenset(
 
 
 def clean(text: str) -> str:
-    """The text without control characters, colour codes and marks of ours that somebody may have planted."""
-    return _MARKER.sub("‹", _ESCAPES.sub("", text).translate(_INVISIBLE))
+    """The text without control characters and colour codes, and with summary markers disarmed."""
+    return disarm_marker(_ESCAPES.sub("", text).translate(_INVISIBLE))
 
 
 def lines_of(text: str) -> Iterator[str]:
     """The lines of a text without their bullets and line numbers; long ones in parts."""
     for line in clean(text).split("\n"):
-        yield from _parts(_BULLET.sub("", line, count=1))
+        yield from _split_long_line(_BULLET.sub("", line, count=1))
 
 
 def sentences_of(text: str) -> Iterator[str]:
     """The sentences of a text. A sentence that was wrapped at the end of a line is one; a list stays a list."""
-    for line in _unwrapped(clean(text)):
+    for line in _join_wrapped_lines(clean(text)):
         bare = _BULLET.sub("", line, count=1)
         for sentence in _SENTENCE.split(bare) if _END.search(bare) else (bare,):
-            yield from _parts(sentence)
+            yield from _split_long_line(sentence)
 
 
 def is_prose(text: str) -> bool:
@@ -80,7 +81,7 @@ def cut(text: str, width: int) -> str:
     return head[: max(head.rfind(" "), width // 2)].rstrip(" ,;:") + "…"
 
 
-def _parts(line: str) -> Iterator[str]:
+def _split_long_line(line: str) -> Iterator[str]:
     line = line.strip()
     if len(line) <= WIDTH:
         if line:
@@ -89,7 +90,7 @@ def _parts(line: str) -> Iterator[str]:
     yield from (part for piece in _PIECE.findall(line) if (part := piece.strip()))
 
 
-def _unwrapped(text: str) -> Iterator[str]:
+def _join_wrapped_lines(text: str) -> Iterator[str]:
     """The lines of a text, with those joined that go on in the middle of a sentence."""
     parts: list[str] = []
     for line in text.split("\n"):

@@ -1,11 +1,11 @@
-"""What in a text must not be reworded: the smallest facts, found by their shape.
+"""Values in a text, which must not be reworded: identifiers, paths, addresses, numbers, dates and names.
 
-Owns: telling an identifier, a path, an address, a number, a date or a name from plain words.
-Must never: judge what a fact is worth, or take time that grows faster than the text.
+Owns: distinguishing them from plain words by their shape.
+Must never: rate a value, or take time that grows faster than the text.
 
-A text is cut into tokens at blanks, quotes and brackets; a token that is a plain word is passed over, and what any
-other token is gets decided once per spelling. Only what takes several tokens (a name, a date in words, a number with
-its unit, something quoted) is looked for in the text itself, with expressions that have no unbounded choice in them.
+A text is cut into tokens at blanks, quotes and brackets; plain words are skipped, and the kind of any other token is
+found once per spelling. Only what takes several tokens (a name, a date in words, a number with its unit, a quotation)
+is searched for in the text itself, with expressions that have no unbounded choice in them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from .cache import once
+from .cache import cached_by_text
 
-__all__ = ["Found", "facts_in", "phrases_in", "scan", "tokens_in"]
+__all__ = ["FoundValue", "find_phrases", "find_tokens", "find_values", "values_in_token"]
 
-Found = tuple[str, str, int]
+FoundValue = tuple[str, str, int]
 """Kind, text, and where it begins."""
 
-LONGEST = 200
-"""A token longer than this is no name for anything: it is data."""
+LONGEST_TOKEN = 200
+"""A token longer than this is data."""
 _SENTENCE = 400
-"""Characters up to which a text is read once."""
+"""Characters up to which the values of a text are cached."""
 
 _TOKEN = re.compile(r"(?:[^\s\"'`<>()\[\]{},;|=\\]|(?<=\d),(?=\d{3}))+")
 _PLAIN = re.compile(r"[^\W\d_]?[^\W\d_A-Z]*(?:['’-][^\W\d_A-Z]+)*[.:!?…*-]*")
@@ -69,10 +69,10 @@ _QUOTED = re.compile(r"`([^`\n]{3,60})`|(?<![\w\\])\"([^\"\n\\]{4,60})\"(?!\w)|�
 
 
 @lru_cache(maxsize=1 << 11)
-def facts_in(token: str) -> tuple[tuple[str, str], ...]:
-    """What a token is and how it reads without its punctuation; nothing for plain words and single digits."""
+def values_in_token(token: str) -> tuple[tuple[str, str], ...]:
+    """The kind of a token and its text without punctuation; nothing for plain words and single digits."""
     word = token.rstrip(_EDGE).lstrip(_BEFORE)
-    if not 2 <= len(word) <= LONGEST or _PLAIN.fullmatch(word):
+    if not 2 <= len(word) <= LONGEST_TOKEN or _PLAIN.fullmatch(word):
         return ()
     if at := _AT_LINE.fullmatch(word):
         word = at[1]
@@ -87,34 +87,34 @@ def facts_in(token: str) -> tuple[tuple[str, str], ...]:
     return ((kind, word.rstrip("/") if kind == "path" and len(word) > 3 else word),)
 
 
-def scan(text: str) -> Sequence[Found]:
+def find_values(text: str) -> Sequence[FoundValue]:
     """The facts in a text, by where they begin."""
-    return _scan_again(text) if len(text) <= _SENTENCE else _scan(text)
+    return _find_values_cached(text) if len(text) <= _SENTENCE else _find_values(text)
 
 
-@once
-def _scan_again(text: str) -> Sequence[Found]:
-    """The same for a sentence: a summary that is carried on has it in every fold."""
-    return _scan(text)
+@cached_by_text
+def _find_values_cached(text: str) -> Sequence[FoundValue]:
+    """The same for a sentence, cached: a summary that is carried on has it in every compaction."""
+    return _find_values(text)
 
 
-def _scan(text: str) -> Sequence[Found]:
-    return (*tokens_in(text), *phrases_in(text))
+def _find_values(text: str) -> Sequence[FoundValue]:
+    return (*find_tokens(text), *find_phrases(text))
 
 
-def tokens_in(text: str) -> list[Found]:
+def find_tokens(text: str) -> list[FoundValue]:
     """The facts that are one token each. No token has a blank in it, so a text may be read word by word."""
-    found: list[Found] = []
+    found: list[FoundValue] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
-        for kind, value in facts_in(token):
+        for kind, value in values_in_token(token):
             found.append((kind, value, match.start() + token.find(value)))
     return found
 
 
-def phrases_in(text: str) -> list[Found]:
+def find_phrases(text: str) -> list[FoundValue]:
     """The facts that take several tokens: dates in words, numbers with a unit, names of people, what is quoted."""
-    found: list[Found] = []
+    found: list[FoundValue] = []
     if any(hint.search(text) for hint in _PHRASE_HINTS):
         found += [(str(match.lastgroup), match.group(), match.start()) for match in _PHRASE.finditer(text)]
     for match in _QUOTED.finditer(text) if _QUOTE.search(text) else ():

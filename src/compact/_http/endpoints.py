@@ -15,7 +15,7 @@ from typing import Any
 
 from .._conversation.message import as_mapping
 from ..errors import TokenLimitExceeded
-from ..summarizers.wire import failure_of
+from ..summarizers.provider_calls import error_for_status
 
 __all__ = ["CHAT", "MESSAGES", "RESPONSES", "Endpoint", "is_too_long", "window_named"]
 
@@ -66,7 +66,7 @@ class Endpoint:
 
 def is_too_long(status: int, body: object) -> bool:
     """Whether a provider refuses a request because of its size."""
-    return isinstance(failure_of(status, body, ""), TokenLimitExceeded)
+    return isinstance(error_for_status(status, body, ""), TokenLimitExceeded)
 
 
 def window_named(refusal: str) -> int | None:

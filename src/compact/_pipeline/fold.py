@@ -18,10 +18,11 @@ from .._compaction.laws import broken_by_plan
 from .._compaction.layouts import layout_of
 from .._compaction.plan import Fold, Plan
 from .._conversation.message import History
-from .._facts.report import Report, together
+from .._facts.report import Report, merge_reports
 from .._session.make_valid import ValidList, make_valid
 from .._session.session import FoldRecord, SessionChange
-from .._summary.request import Ask, body_of
+from .._summary.marker import strip_marker
+from .._summary.request import Ask
 from ..errors import ArchiveError, BadSummary, CompactError, ConfigError, InsufficientBudget
 from . import events
 from .call import Call
@@ -206,7 +207,7 @@ def _shorten(call: Call, ask: Ask, notes: str, limit: int, *, offline: bool) -> 
 def _request(call: Call, history: History, fold: Fold, limits: PlanLimits) -> Request:
     """The summary request of one fold, and the tokens that a usable body must stay below."""
     fresh = [i for i in fold.indices if i not in history.summaries]
-    old = [body_of(history[i].text) for i in fold.indices if i in history.summaries]
+    old = [strip_marker(history[i].text) for i in fold.indices if i in history.summaries]
     envelope = envelope_tokens(call)
     cost = history.cost(fold.indices)
     replaced = cost - envelope
@@ -256,7 +257,7 @@ def _compacted(
         tokens_after=rebuilt.tokens,
         fallback=summaries.fallback,
         note=call.purpose.note,
-        report=together(summaries.reports),
+        report=merge_reports(summaries.reports),
     )
     change = SessionChange(fold, replay, rebuilt.raws, rebuilt.entries, arrived.abandoned)
     return Compacted(

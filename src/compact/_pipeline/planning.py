@@ -11,7 +11,7 @@ from .._compaction.fit import Fitted, PlanLimits, estimate, fit
 from .._compaction.layouts import layout_of
 from .._compaction.plan import Plan, PlanCosts
 from .._conversation.message import History
-from .._summary.request import envelope
+from .._summary.marker import add_marker
 from .call import Call
 
 __all__ = ["dry_run", "envelope_tokens", "plan_for"]
@@ -79,5 +79,5 @@ def _plan_limits(call: Call, history: History) -> PlanLimits:
 def envelope_tokens(call: Call) -> int:
     """What a summary costs besides its body."""
     message_format = call.reader.dialect
-    text = envelope("", call.summary.summary_tag, call.session.version + 99)
+    text = add_marker("", call.summary.summary_tag, call.session.version + 99)
     return call.reader.cost(message_format.read(message_format.summary(text, first=False))) + 2

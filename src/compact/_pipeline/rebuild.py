@@ -17,7 +17,7 @@ from .._compaction.splice import Piece, shorten, splice
 from .._conversation.message import History
 from .._session.entries import Entry
 from .._session.make_valid import ValidList, make_valid
-from .._summary.request import envelope
+from .._summary.marker import add_marker
 from ..errors import BadSummary, CompactError, InsufficientBudget, LawViolation
 from .call import Call
 
@@ -128,7 +128,7 @@ def _replacements(
             first = first and replacements[slot] is None
         else:
             version += 1
-            text = envelope(body, call.summary.summary_tag, version)
+            text = add_marker(body, call.summary.summary_tag, version)
             replacements[slot] = call.reader.summary(text, first=first, model=call.model)
             first = False
     return replacements, version

@@ -24,12 +24,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from .._facts.cache import forget
-from .._facts.facts import facts_of
-from .._facts.report import Report, measure
-from .._facts.restore_lost import faithful
-from .._summary.chunking import cut, request_tokens
-from .._summary.request import Ask, accept_answer
+from .._facts.fidelity import measure_summary, restore_summary
+from .._facts.report import Report
+from .._summary.acceptance import accept_answer
+from .._summary.chunking import request_tokens, split_request
+from .._summary.marker import is_closed, is_opened
+from .._summary.request import Ask
 from ..config.sections import SummaryPolicy
 from ..errors import BadSummary, ContentFilter, SummaryError, TokenLimitExceeded
 from . import events
@@ -133,7 +133,7 @@ class FailureChain:
         while rest is not None:
             pending = rest
             try:
-                part, rest = cut(pending, window) if window else (pending, None)
+                part, rest = split_request(pending, window) if window else (pending, None)
             except TokenLimitExceeded as too_small:
                 got = got._replace(error=too_small)
                 break
@@ -220,17 +220,14 @@ class FailureChain:
         """A body with what it lost put back, within a limit, and what it keeps then."""
         if not self.policy.measure:
             return body, None
-        body, report = faithful(facts_of(ask), body, ask, most, self.policy.min_score)
-        forget()
+        body, report = restore_summary(ask, body, most, self.policy.min_score)
         return body, report.concealed(ask.words, body, self.redact)
 
     def measure(self, ask: Ask, body: str) -> Report | None:
         """What a text keeps of what a request is about; None where `summary.measure` is off."""
         if not self.policy.measure:
             return None
-        report = measure(facts_of(ask), body)
-        forget()
-        return report.concealed(ask.words, body, self.redact)
+        return measure_summary(ask, body).concealed(ask.words, body, self.redact)
 
     def _check(
         self, ask: Ask, replaced: int, reply: SummaryReply, *, offline: bool = False
@@ -248,5 +245,5 @@ class FailureChain:
 
     def _is_unclosed(self, reply: SummaryReply) -> bool:
         """Whether an answer opened its tag and never closed it: then its limit is the one that the model was given."""
-        text, tag = reply.text.lower(), self.policy.summary_tag.lower()
-        return f"<{tag}>" in text and f"</{tag}>" not in text
+        tag = self.policy.summary_tag
+        return is_opened(reply.text, tag) and not is_closed(reply.text, tag)

@@ -1,5 +1,5 @@
-"""What a summarizer is asked, and which of its answers may replace messages.
+"""Requests to a summarizer, and which of its answers may replace messages.
 
-Owns: summary requests, prompts, the summary marker, chunking, rejecting answers.
+Owns: summary requests, prompts, the summary marker, escaping, chunking, accepting and rejecting answers.
 Must never: call a model.
 """

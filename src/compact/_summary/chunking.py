@@ -1,31 +1,33 @@
-"""A request that is larger than the summarizer's own window, one part at a time.
+"""Splitting a request that is larger than the summarizer's window into parts.
 
-Owns: how much of a request fits, and where it is cut.
-Must never: lose a character of what folds, change its order, or count the same text again and again.
+Owns: how much of a request fits, and where it is split.
+Must never: lose a character of a message, change its order, or count a text twice.
 
-    part, rest = cut(ask, limit)
+    part, rest = split_request(ask, limit)
     while rest is not None:
-        part, rest = cut(rest.carrying(answer_to(part)), limit)
+        part, rest = split_request(rest.carrying(answer_to(part)), limit)
 
-The answer to a part is the notes that the next part brings up to date, so the answer to the last part is the summary of
-all. A part is filled up to a message, or to a line or a word of one that is too long to wait for the next part.
+The answer to a part is the notes of the next part, so the answer to the last part is the summary of all. A part ends
+behind a message, or inside one that is too long for the next part, behind a line or a word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
-from .._conversation.message import Message
+from .._conversation.message import Message, texts_of
 from ..errors import TokenLimitExceeded
-from .request import Ask, defused, labels
+from .escaping import escape_untrusted
+from .request import Ask, call_names, label_texts
 
-__all__ = ["cut", "request_tokens"]
+__all__ = ["request_tokens", "split_request"]
 
 _WIRE = 24
 """Tokens that a chat format adds around two messages, and a label that says `continued`."""
 _LEAST = 96
-"""Tokens of messages, notes or answer below which a part is worth nothing."""
+"""The fewest tokens of messages, notes or answer for which a part is requested."""
 _PIECE = 512
 """Characters that are counted, and stay together, at once."""
 
@@ -35,17 +37,17 @@ def request_tokens(ask: Ask) -> int:
     return sum(ask.count(message["content"]) for message in ask.messages) + ask.max_tokens + _WIRE
 
 
-def cut(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
-    """As much of a request as a window of `limit` tokens takes, and the rest, which waits for the answer to it.
+def split_request(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
+    """As much of a request as a window of `limit` tokens takes, and the rest, which needs the answer to it.
 
-    Where room is short the answer gets a third of it at most. Notes too long to be carried are shrunk first. Raises
-    `TokenLimitExceeded` when the window is too small for a part that is worth a call.
+    In a small window the answer gets a third at most. Notes that are too long are shrunk first. Raises
+    `TokenLimitExceeded` when the window is too small for a part.
     """
-    room = limit - _frame(ask) - ask.max_tokens
-    # Pieces weigh a little more one by one than together, so a request is counted whole when it is near the limit.
-    if _Pieces(ask, _PIECE).all_within(room + room // 8) and request_tokens(ask) <= limit:
+    room = limit - _frame_tokens(ask) - ask.max_tokens
+    # Pieces have a few more tokens one by one than together, so a request near the limit is counted whole.
+    if _PieceReader(ask, _PIECE).all_within(room + room // 8) and request_tokens(ask) <= limit:
         return ask, None
-    bare = _frame(replace(ask, previous="."))
+    bare = _frame_tokens(replace(ask, previous="."))
     third = (limit - bare) // 3
     if third < _LEAST:
         raise TokenLimitExceeded(
@@ -54,14 +56,14 @@ def cut(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
             f"{bare + 3 * _LEAST:,}"
         )
     ask = replace(ask, max_tokens=min(ask.max_tokens, third))
-    room = limit - _frame(ask) - ask.max_tokens
+    room = limit - _frame_tokens(ask) - ask.max_tokens
     if not ask.source and request_tokens(ask) <= limit:
         return ask, None
     if not ask.source or room < _LEAST // 2:
-        return _shrunk_first(ask, limit)
-    pieces = _Pieces(ask, min(_PIECE, room // 8))
-    while taken := pieces.within(room):
-        part, rest = _divided(ask, taken)
+        return _shrink_notes_first(ask, limit)
+    pieces = _PieceReader(ask, min(_PIECE, room // 8))
+    while taken := pieces.fitting(room):
+        part, rest = _split_after(ask, taken)
         over = request_tokens(part) - limit
         if over <= 0:
             return part, rest
@@ -72,13 +74,13 @@ def cut(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
     )
 
 
-def _frame(ask: Ask) -> int:
-    """Tokens of a request without its answer and with hardly a message."""
-    hardly = replace(ask, source=(Message("user", ".", None),), positions=(0,), tokens=None)
-    return request_tokens(hardly) - ask.max_tokens
+def _frame_tokens(ask: Ask) -> int:
+    """Tokens of a request without its answer and with one short message."""
+    smallest = replace(ask, source=(Message("user", ".", None),), positions=(0,), tokens=None)
+    return request_tokens(smallest) - ask.max_tokens
 
 
-def _shrunk_first(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
+def _shrink_notes_first(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
     """A request to shrink the notes alone, when they are what is too long."""
     notes = replace(ask, source=(), positions=(), called=(), continues=False, tokens=None)
     asked, size = request_tokens(notes) - notes.max_tokens, ask.count(ask.previous or "")
@@ -91,14 +93,13 @@ def _shrunk_first(ask: Ask, limit: int) -> tuple[Ask, Ask | None]:
     return replace(notes, max_tokens=answer), ask if ask.source else None
 
 
-# Pieces of messages, and where a request is divided
+# Pieces of messages, and where a request is split
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A stretch of one field of one message, up to `end`. Fields: its text, its calls, its answers, in this order."""
+class _Piece(NamedTuple):
+    """A part of one field of one message, up to `end`. Fields: its text, its calls, its answers, in this order."""
 
-    index: int
+    message: int
     field: int
     end: int
     last: bool
@@ -106,8 +107,8 @@ class _Piece:
     tokens: int
 
 
-class _Pieces:
-    """The pieces of a request, counted as far as anybody asks and never twice."""
+class _PieceReader:
+    """The pieces of a request, each counted when first needed and only once."""
 
     def __init__(self, ask: Ask, size: int) -> None:
         self._ahead = _pieces(ask, max(1, size))
@@ -121,20 +122,20 @@ class _Pieces:
 
     def all_within(self, room: int) -> bool:
         """Whether everything fits."""
-        return sum(piece.tokens for piece in self._taken(room)) <= room
+        return sum(piece.tokens for piece in self._read_up_to(room)) <= room
 
-    def within(self, room: int) -> list[_Piece]:
-        """The pieces that fit, without the beginning of a message that may as well wait for the next part."""
-        taken = list(self._taken(room))
+    def fitting(self, room: int) -> list[_Piece]:
+        """The pieces that fit, without the beginning of a message that fits into the next part."""
+        taken = list(self._read_up_to(room))
         if sum(piece.tokens for piece in taken) > room:
             taken.pop()
         if not taken:
             return []
-        before = [piece for piece in taken if piece.index < taken[-1].index]
+        before = [piece for piece in taken if piece.message < taken[-1].message]
         waits = before and not taken[-1].last and 2 * sum(piece.tokens for piece in before) >= room
         return before if waits else taken
 
-    def _taken(self, room: int) -> Iterator[_Piece]:
+    def _read_up_to(self, room: int) -> Iterator[_Piece]:
         """Pieces up to the first that is too much, that one included."""
         for piece in self:
             yield piece
@@ -144,21 +145,21 @@ class _Pieces:
 
 
 def _pieces(ask: Ask, size: int) -> Iterator[_Piece]:
-    names = _names(ask)
+    names = call_names(ask)
     for index, (message, position) in enumerate(zip(ask.source, ask.positions, strict=True)):
-        fields = _fields(message)
+        fields = texts_of(message)
         shown = [field for field, text in enumerate(fields) if field or text]
         if not shown:
             yield _Piece(index, 0, 0, True, 0)
-        for field, (label, text) in zip(shown, labels(message, position, names), strict=True):
+        for field, (label, text) in zip(shown, label_texts(message, position, names), strict=True):
             start, label_tokens = 0, ask.count(f"{label} ")
-            for end in _ends(text, size):
-                tokens = label_tokens + ask.count(defused(text[start:end], ask.tag) + "\n")
+            for end in _cut_points(text, size):
+                tokens = label_tokens + ask.count(escape_untrusted(text[start:end], ask.tag) + "\n")
                 yield _Piece(index, field, end, field == shown[-1] and end == len(text), tokens)
                 start, label_tokens = end, 0
 
 
-def _ends(text: str, size: int) -> Iterator[int]:
+def _cut_points(text: str, size: int) -> Iterator[int]:
     """Where a text may be cut: behind a line, a word, or `size` characters."""
     start = 0
     while len(text) - start > size:
@@ -168,47 +169,39 @@ def _ends(text: str, size: int) -> Iterator[int]:
     yield len(text)
 
 
-def _divided(ask: Ask, taken: list[_Piece]) -> tuple[Ask, Ask | None]:
-    """A request up to its last taken piece, and what is left of it."""
+def _split_after(ask: Ask, taken: list[_Piece]) -> tuple[Ask, Ask | None]:
+    """A request up to the last of these pieces, and the rest of it."""
     at = taken[-1]
-    part = replace(ask, source=ask.source[: at.index + 1], positions=ask.positions[: at.index + 1], tokens=None)
+    part = replace(ask, source=ask.source[: at.message + 1], positions=ask.positions[: at.message + 1], tokens=None)
     rest = replace(
         ask,
-        source=ask.source[at.index + 1 :],
+        source=ask.source[at.message + 1 :],
         tokens=None,
-        positions=ask.positions[at.index + 1 :],
-        called=tuple(_names(part).items()),
+        positions=ask.positions[at.message + 1 :],
+        called=tuple(call_names(part).items()),
         continues=False,
     )
     if not at.last:
-        message = ask.source[at.index]
-        fields = _fields(message)
+        message = ask.source[at.message]
+        fields = texts_of(message)
         inside = at.end < len(fields[at.field])
         head = {**dict(enumerate(fields[: at.field])), at.field: fields[at.field][: at.end]}
         tail = dict(enumerate(fields[at.field + 1 :], at.field + 1))
         if inside:
             tail[at.field] = fields[at.field][at.end :]
-        part = replace(part, source=(*part.source[:-1], _with(message, head)))
+        part = replace(part, source=(*part.source[:-1], _with_texts(message, head)))
         rest = replace(
             rest,
-            source=(_with(message, tail), *rest.source),
+            source=(_with_texts(message, tail), *rest.source),
             positions=(part.positions[-1], *rest.positions),
             continues=inside,
         )
     return part, rest if rest.source else None
 
 
-def _names(ask: Ask) -> dict[str, str]:
-    return dict(ask.called) | {call.id: call.name for message in ask.source for call in message.calls}
-
-
-def _fields(message: Message) -> list[str]:
-    return [message.text, *(c.arguments for c in message.calls), *(a.text for a in message.answers)]
-
-
-def _with(message: Message, fields: dict[int, str]) -> Message:
-    """A message with these of its fields only."""
+def _with_texts(message: Message, fields: dict[int, str]) -> Message:
+    """A message with these of its texts only."""
     first = 1 + len(message.calls)
-    calls = [replace(call, arguments=fields[i]) for i, call in enumerate(message.calls, 1) if i in fields]
-    answers = [replace(answer, text=fields[i]) for i, answer in enumerate(message.answers, first) if i in fields]
+    calls = [call._replace(arguments=fields[i]) for i, call in enumerate(message.calls, 1) if i in fields]
+    answers = [answer._replace(text=fields[i]) for i, answer in enumerate(message.answers, first) if i in fields]
     return message._replace(text=fields.get(0, ""), calls=tuple(calls), answers=tuple(answers))

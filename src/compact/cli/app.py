@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..config import CompactConfig
+from ..config.config import rebuild_config
 from ..config.environment import SECTIONS
 from ..errors import ArchiveError, CompactError, ConfigError
 from .output import printable
@@ -207,7 +208,7 @@ def configured(file: Path | None, options: dict[str, Any] | None = None, path: P
             raise typer.BadParameter(f"{section} is a section; name one of its settings, {section}.NAME=VALUE")
         nested[section] = {**nested.get(section, {}), field: value} if dot else value
     try:
-        return config._rebuilt(nested, config.model_fields_set)
+        return rebuild_config(config, nested)
     except (ConfigError, AttributeError, TypeError) as error:
         text = str(error) if isinstance(error, ConfigError) else f"{', '.join(nested)}: no such section"
         raise typer.BadParameter(text) from None

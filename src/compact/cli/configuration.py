@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from ..config import CompactConfig, origins
 from ..config.environment import SECTIONS
-from ..config.fields import allowed
+from ..config.fields import describe_field
 from ..errors import ConfigError
 from .app import AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
 from .input import write_text
@@ -140,7 +140,7 @@ def commented() -> str:
 def _setting(name: str, said: str, field: Any, default: Any, indent: str) -> list[str]:
     value = default if not isinstance(default, tuple) else list(default)
     shown = "null" if value is None else yaml_line(value)
-    return [*_wrapped(f"{said} Allowed: {allowed(field)}.", indent), f"{indent}#{name}: {shown}"]
+    return [*_wrapped(f"{said} Allowed: {describe_field(field)}.", indent), f"{indent}#{name}: {shown}"]
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

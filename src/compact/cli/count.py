@@ -139,7 +139,7 @@ def _row(weighed: Weighed, index: int) -> dict[str, Any]:
 
 
 def _show_one(conversation: Conversation, weighed: Weighed, all_rows: bool) -> None:
-    from .._conversation.message import readable
+    from .._conversation.message import readable_text
 
     total = weighed.usage.total
     layers = table("layer", ">tokens", ">share", "")
@@ -152,7 +152,7 @@ def _show_one(conversation: Conversation, weighed: Weighed, all_rows: bool) -> N
     rows = table(">#", "role", ">tokens", ">share", "", "begins with", wide="begins with")
     for index in sorted(chosen):
         message, tokens = weighed.messages[index], weighed.tokens[index]
-        text = one_line(readable(message))
+        text = one_line(readable_text(message))
         rows.add_row(f"{index:,}", message.role, f"{tokens:,}", f"{tokens / total:.1%}", bar(tokens / most), text)
     few = f"the {_LARGEST} largest of {size:,} messages (--all shows each)"
     show(

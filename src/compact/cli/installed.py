@@ -14,7 +14,7 @@ from importlib import metadata
 from typing import Literal
 
 from ..config import environment_variables
-from ..config.environment import SWITCHED_OFF, switched_off
+from ..config.environment import DISABLED_NOTICE, is_disabled
 
 __all__ = ["Finding", "extras", "variables"]
 
@@ -83,5 +83,5 @@ def variables() -> Iterator[Finding]:
             "environment",
             f"{name} is set, and nobody reads it" + (f"; did you mean {close[0]}?" if close else ""),
         )
-    if switched_off():
-        yield Finding("note", "environment", SWITCHED_OFF)
+    if is_disabled():
+        yield Finding("note", "environment", DISABLED_NOTICE)

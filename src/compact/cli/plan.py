@@ -152,7 +152,7 @@ def _plan_value(plan: Plan, config: CompactConfig) -> dict[str, Any]:
 
 
 def _show_plan(conversation: Conversation, plan: Plan, config: CompactConfig, all_rows: bool) -> None:
-    from .._conversation.message import readable
+    from .._conversation.message import readable_text
 
     costs = costs_of(plan)
     rows = table(">#", ">messages", ">tokens", "", "rule", "begins with", wide="begins with")
@@ -166,7 +166,7 @@ def _show_plan(conversation: Conversation, plan: Plan, config: CompactConfig, al
         place = f"{first:,}" if len(run) == 1 else f"{first:,}-{run[-1][0]:,}"
         tokens = costs.history.cost([index for index, *_ in run])
         message = costs.history[first]
-        text = one_line(f"{message.role}: {readable(message)}")
+        text = one_line(f"{message.role}: {readable_text(message)}")
         rows.add_row(place, f"{len(run):,}", f"{tokens:,}", fate, rule, text, style="dim" if fate == "folds" else None)
     limits = costs.limits
     show(

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -102,7 +101,7 @@ def setting_of(
         if no_cache or known is None:
             raise typer.BadParameter("--cache-write needs --cache-read beside it, and neither goes with --no-cache")
         read = known.read if cache_read is None else cache_read
-        caching = replace(known, read=read, write=known.write if cache_write is None else cache_write)
+        caching = known._replace(read=read, write=known.write if cache_write is None else cache_write)
     try:
         return Setting(Window.parse(window) if window is not None else None, model, caching)
     except ConfigError as error:

@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 import typer
 
 from ..config import CompactConfig
-from ..config.environment import SWITCHED_OFF, switched_off
+from ..config.environment import DISABLED_NOTICE, is_disabled
 from ..errors import MissingExtra
 from ..viewer import PORT
 from .app import ArchivePath, ConfigFile, app, archive_manager
@@ -142,8 +142,8 @@ def proxy(
             typer.echo(f"  export OPENAI_BASE_URL={base}/v1")
         if name != "api.openai.com":
             typer.echo(f"  export ANTHROPIC_BASE_URL={base}")
-        if switched_off():
-            typer.echo(f"{SWITCHED_OFF}.")
+        if is_disabled():
+            typer.echo(f"{DISABLED_NOTICE}.")
         typer.echo(f"Summaries: {_summarizer(loaded)}. Archive: {_archive(loaded)}.")
 
     serve(loaded, token=token, log_level=log_level, started=started)

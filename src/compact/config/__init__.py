@@ -1,7 +1,7 @@
 """The configuration: its sections and fields, where their values come from, and what follows from them.
 
 Owns: `CompactConfig`, its sections, the catalogue of models, the token limits of a call.
-Must never: decide about a conversation, or look for a file it was not told of outside the working folder.
+Must never: decide about a conversation, or look for files outside the working folder that were not named.
 """
 
 from __future__ import annotations

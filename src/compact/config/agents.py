@@ -1,7 +1,7 @@
-"""The agents of a configuration: each with settings of its own, when it has a `compact` block.
+"""The agents of a configuration, and the settings of an agent with a `compact` block.
 
 Owns: `AgentConfig`, the block's model, and the old spelling of a block.
-Must never: judge a block without its base, which may hold what the block leaves out (`config` puts them together).
+Must never: check a block without its base, which may hold what the block leaves out (`config` merges them).
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from pydantic import ConfigDict, model_validator
 
 from .sections import Layout, Policy, Section, SummaryPolicy
 
-__all__ = ["AgentCompact", "AgentConfig", "modern_agent"]
+__all__ = ["AgentCompact", "AgentConfig", "rewrite_transforms"]
 
 
 class AgentCompact(Policy, SummaryPolicy):
-    """One agent's own settings: every field of `policy` and `summary`, flat; `in_place` unless it says otherwise."""
+    """The settings of one agent: every field of `policy` and `summary`, flat; the layout is `in_place` unless set."""
 
     layout: Layout = "in_place"
-    """How folds are chosen for this agent."""
+    """How the messages to compact are chosen for this agent."""
 
     @model_validator(mode="after")
-    def _lines_agree(self) -> Self:
-        """A block is judged together with its base, which may hold what the block leaves out."""
+    def _check_thresholds(self) -> Self:
+        """A block is checked together with its base, which may hold what the block leaves out."""
         return self
 
 
 class AgentConfig(Section):
-    """One agent of the file. Only `compact` is ours; `id`, `model`, `system_prompt` and the rest are left alone."""
+    """One agent of the file. Only `compact` is read; `id`, `model`, `system_prompt` and the rest are left alone."""
 
     model_config = ConfigDict(extra="allow")
 
     compact: AgentCompact | None = None
-    """The agent's own settings; none takes the base configuration as it is."""
+    """The agent's settings; none takes the base configuration as it is."""
 
     @model_validator(mode="before")
     @classmethod
     def _accept_transforms(cls, values: Any) -> Any:
-        return modern_agent(values, values.get("id", "?")) if isinstance(values, Mapping) else values
+        return rewrite_transforms(values, values.get("id", "?")) if isinstance(values, Mapping) else values
 
     def merge(self, other: AgentConfig) -> AgentConfig:
         """Both in one: each key that `other` has set wins, its `compact` block whole; the rest stays."""
         return AgentConfig(**{**dict(self), **{name: value for name, value in other if value is not None}})
 
 
-def modern_agent(agent: Any, name: str) -> Any:
+def rewrite_transforms(agent: Any, name: str) -> Any:
     """An agent's values with an old `transforms: [{type: assistant}]` entry turned into a `compact` block."""
     transforms = agent.get("transforms") if isinstance(agent, Mapping) else None
     entries = transforms if isinstance(transforms, list | tuple) else ()

@@ -1,10 +1,10 @@
 """Reading a configuration file as plain data.
 
 Owns: what a file may hold: its size, its depth, its keys, its aliases.
-Must never: know a name in the configuration, or build anything but mappings, lists and plain values.
+Must never: depend on a field of the configuration, or build anything but mappings, lists and plain values.
 
 Rules:
-- A file is data: no tags, no bombs, no repeated keys. YAML is checked while it streams by, before anything is built.
+- A file is data: no tags, no expanding aliases, no repeated keys. YAML is checked as a stream, before it is built.
 - Every failure is a `ConfigError` that names the file, and the line where there is one.
 """
 
@@ -27,7 +27,7 @@ MAX_VALUES = 10_000
 
 
 def read_config_file(file: Path) -> dict[str, Any]:
-    """The mapping in a file; a name without a value is as good as absent (a section whose lines are all comments)."""
+    """The mapping in a file; a name without a value counts as absent (a section whose lines are all comments)."""
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
@@ -41,12 +41,12 @@ def read_config_file(file: Path) -> dict[str, Any]:
     except ConfigError as error:
         raise ConfigError(f"{file.name}: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file.name}: cannot be read as data ({error}); mend the file") from None
+        raise ConfigError(f"{file.name}: cannot be read as data ({error}); correct the file") from None
     return {name: value for name, value in (values or {}).items() if value is not None}
 
 
 def _read_json(text: str) -> Any:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names: set[str] = set()
         for name, _ in pairs:
             if name in names:
@@ -54,7 +54,7 @@ def _read_json(text: str) -> Any:
             names.add(name)
         return dict(pairs)
 
-    return json.loads(text, object_pairs_hook=once)
+    return json.loads(text, object_pairs_hook=reject_duplicates)
 
 
 def _read_yaml(text: str) -> Any:
@@ -66,9 +66,9 @@ def _read_yaml(text: str) -> Any:
         return yaml.load(text, loader)  # noqa: S506 - it is a safe loader, in C where there is one
     except yaml.MarkedYAMLError as error:
         place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ConfigError(f"{place}not YAML ({error.problem}); mend the file") from None
+        raise ConfigError(f"{place}not YAML ({error.problem}); correct the file") from None
     except yaml.YAMLError:
-        raise ConfigError("not YAML (it holds characters that text does not have); mend the file") from None
+        raise ConfigError("not YAML (it holds characters that text does not have); correct the file") from None
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class _Collection:
 
 
 def _check_events(events: Iterable[Any], yaml: Any) -> None:
-    """Refuse a hostile document while it streams by, before anything is built from it."""
+    """Refuse a hostile document by its events, before anything is built from it."""
     inside: list[_Collection] = []
     sizes: dict[str, int] = {}
     values = aliases = 0

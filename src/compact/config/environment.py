@@ -1,9 +1,8 @@
-"""Where the values of a configuration come from: the environment and a file, and which of them set what.
+"""The sources of a configuration: environment variables and a file, and which of them set what.
 
-Owns: the names of the sections, of the environment variables and of the files; reading the variables; telling where a
-value came from. Must never: build a configuration (that is `config`), parse a file's values (that is
-`config.config_file`), or look
-anywhere it is not told to.
+Owns: the names of the sections, of the environment variables and of the files; reading the variables; finding where a
+value comes from.
+Must never: build a configuration (`config` does), parse a file (`config_file` does), or look for files elsewhere.
 
 Rules: a policy field is `COMPACT_TRIGGER_PCT`, a field of another section `COMPACT_STORAGE_ADAPTER`; an empty variable
 is not set; lists are comma separated or JSON; a `COMPACT_` name that is not listed is left alone.
@@ -20,26 +19,25 @@ from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from .config_file import read_config_file
 from .proxy_section import ProxyPolicy
 from .sections import ClearToolOutputs, Policy, RedactionPolicy, Section, StoragePolicy, SummaryPolicy, TracingPolicy
 
 __all__ = [
+    "DISABLED_NOTICE",
     "FILE_NAMES",
     "SECTIONS",
     "SET_BY",
-    "SWITCHED_OFF",
-    "blame_variables",
+    "drop_names",
     "environment_variables",
     "find_file",
-    "from_environment",
+    "is_disabled",
+    "name_variables",
     "origins",
-    "switched_off",
-    "without",
+    "read_environment",
 ]
 
 FILE_NAMES = ("compact.yaml", "compact.yml", "compact.json")
-"""The files looked for in the working directory, first come first."""
+"""The files looked for in the working directory; the first one found is read."""
 
 SECTIONS: Mapping[str, type[Section]] = {
     "policy": Policy,
@@ -50,15 +48,15 @@ SECTIONS: Mapping[str, type[Section]] = {
     "proxy": ProxyPolicy,
 }
 
-SWITCHED_OFF = "COMPACT_DISABLED is set: every preflight gives its list back untouched"
-"""What is said wherever somebody may wonder why nothing folds."""
+DISABLED_NOTICE = "COMPACT_DISABLED is set: every preflight returns its list unchanged"
+"""Shown wherever the effect of `COMPACT_DISABLED` may surprise."""
 
 SET_BY = " (set by "
-"""How a line about a problem begins to name the variable behind it."""
+"""The beginning of the note that names the variable behind a problem."""
 
 
-def switched_off() -> bool:
-    """Whether the environment takes folding out of the way."""
+def is_disabled() -> bool:
+    """Whether the environment switches compaction off."""
     return os.environ.get("COMPACT_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
 
 
@@ -75,7 +73,7 @@ def environment_variables() -> Mapping[str, tuple[str, ...]]:
     return variables
 
 
-def from_environment() -> dict[str, Any]:
+def read_environment() -> dict[str, Any]:
     """The values set in the environment, nested as a file would have them."""
     values: dict[str, Any] = {}
     for variable, place in environment_variables().items():
@@ -83,11 +81,11 @@ def from_environment() -> dict[str, Any]:
         if text and len(place) == 1:
             values[place[0]] = text
         elif text:
-            values.setdefault(place[0], {})[place[1]] = _parsed(text, SECTIONS[place[0]].model_fields[place[1]])
+            values.setdefault(place[0], {})[place[1]] = _parse_variable(text, SECTIONS[place[0]].model_fields[place[1]])
     return values
 
 
-def _parsed(text: str, field: FieldInfo) -> Any:
+def _parse_variable(text: str, field: FieldInfo) -> Any:
     """A variable's text as its field takes it; numbers and switches are left to validation."""
     is_list, is_section = get_origin(field.annotation) is tuple, ClearToolOutputs in get_args(field.annotation)
     if is_list or is_section:
@@ -100,7 +98,7 @@ def _parsed(text: str, field: FieldInfo) -> Any:
     return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
 
 
-def without(values: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+def drop_names(values: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a file less those that the environment sets."""
     left = {name: value for name, value in values.items() if name in SECTIONS or name not in taken}
     for name in SECTIONS:
@@ -109,36 +107,38 @@ def without(values: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, An
     return left
 
 
-def blame_variables(text: str, given: Mapping[str, Any]) -> str:
-    """The same lines, each with the variable that its value came from, when it came from one."""
+def name_variables(text: str, arguments: Mapping[str, Any]) -> str:
+    """The lines of an error, each with the variable that its value comes from, if any; `arguments` were explicit."""
 
-    def explicit(place: tuple[str, ...]) -> bool:
-        part = given.get(place[0], {}) if len(place) == 2 else given
+    def is_explicit(place: tuple[str, ...]) -> bool:
+        part = arguments.get(place[0], {}) if len(place) == 2 else arguments
         return not isinstance(part, Mapping) or place[-1] in part
 
     used = {
         ".".join(place): f"{SET_BY}{variable})"
         for variable, place in environment_variables().items()
-        if os.environ.get(variable, "").strip() and not explicit(place)
+        if os.environ.get(variable, "").strip() and not is_explicit(place)
     }
     paths = {line: line.partition(":")[0].partition("[")[0].split(".") for line in text.splitlines()}
     return "\n".join(line + used.get(".".join(path[:2]), "") for line, path in paths.items())
 
 
 def origins(path: str | os.PathLike[str] | None = None) -> dict[str, str]:
-    """Where `load` takes each value from that is no default, by its dotted name: a file and line, or a variable."""
+    """Where `load` takes each value that is not a default from, by its dotted name: a file and line, or a variable."""
+    from .config_file import read_config_file
+
     file = find_file(path)
-    told: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for name, value in (read_config_file(file) if file is not None else {}).items():
         fields = value if name in SECTIONS and isinstance(value, Mapping) else {}
-        told.update(dict.fromkeys([f"{name}.{field}" for field in fields] or [name], file.name if file else ""))
-    for name, line in (_lines(file) if file is not None else {}).items():
-        if name in told:
-            told[name] += f" line {line}"
+        sources.update(dict.fromkeys([f"{name}.{field}" for field in fields] or [name], file.name if file else ""))
+    for name, line in (_find_lines(file) if file is not None else {}).items():
+        if name in sources:
+            sources[name] += f" line {line}"
     for variable, place in environment_variables().items():
         if os.environ.get(variable, "").strip():
-            told[".".join(place)] = variable
-    return told
+            sources[".".join(place)] = variable
+    return sources
 
 
 def find_file(path: str | os.PathLike[str] | None) -> Path | None:
@@ -146,7 +146,7 @@ def find_file(path: str | os.PathLike[str] | None) -> Path | None:
     return Path(path) if path is not None else next((file for file in map(Path, FILE_NAMES) if file.is_file()), None)
 
 
-def _lines(file: Path) -> dict[str, int]:
+def _find_lines(file: Path) -> dict[str, int]:
     """The line of each name in a file that was read before, down to the fields of sections."""
     import yaml  # JSON is YAML, but for tabs
 

@@ -1,7 +1,7 @@
-"""What a field of the configuration takes: as types with their ranges, and in words when something else was given.
+"""The types of configuration fields with their ranges, and the error text when a value does not fit.
 
-Owns: the kinds of values that sections are made of, and the wording of every problem with one.
-Must never: know a section or its defaults (that is `config.sections`), or show the value of a name it does not know.
+Owns: the types that sections are made of, and the wording of every problem with a value.
+Must never: depend on a section or its defaults (`sections` has them), or show the value of an unknown field.
 
 Rules:
 - 0 or none switches a threshold off. A boolean is never a number: YAML reads `no` as false, and false is not 0.
@@ -13,10 +13,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -27,6 +25,7 @@ from ..errors import ConfigError
 __all__ = [
     "NUMBER",
     "OFF",
+    "AllowedText",
     "Amount",
     "Count",
     "CountOrNone",
@@ -34,7 +33,6 @@ __all__ = [
     "Expression",
     "Prices",
     "Rate",
-    "Says",
     "Score",
     "Seconds",
     "Share",
@@ -42,48 +40,47 @@ __all__ = [
     "SummarySize",
     "Text",
     "TextOrNone",
-    "allowed",
-    "explain",
+    "describe_field",
+    "explain_problems",
+    "parse_switch",
     "plain_mapping",
-    "switch",
     "unknown_name",
 ]
 
 MAX_PROBLEMS = 50
-"""Problems of one section that an error spells out."""
+"""Problems of one section that an error lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Says:
-    """What a field allows, in words, where its type and bounds cannot tell."""
+class AllowedText(NamedTuple):
+    """What a field allows, in words, where its type and bounds do not show it."""
 
     text: str
 
 
-def _number(value: Any) -> Any:
+def _reject_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise PydanticCustomError("bool_as_number", "a boolean is not a number")
     return value
 
 
-def _number_or_off(value: Any) -> Any:
+def _zero_as_none(value: Any) -> Any:
     try:
-        return None if float(_number(value)) == 0 else value
+        return None if float(_reject_boolean(value)) == 0 else value
     except (TypeError, ValueError, OverflowError):
         return value
 
 
 def plain_mapping(value: Any) -> Any:
-    """Any mapping as a dict whose keys are text; what is no mapping is left to validation."""
+    """Any mapping as a dict whose keys are text; anything else is left to validation."""
     if not isinstance(value, Mapping):
         return value
     for name in value:
         if not isinstance(name, str):
-            raise ConfigError(f"{_shown(name)}: unknown field; the name of a field is text")
+            raise ConfigError(f"{_format_value(name)}: unknown field; the name of a field is text")
     return dict(value)
 
 
-def switch(value: Any) -> Any:
+def parse_switch(value: Any) -> Any:
     """A section that may be switched on with its defaults, or off."""
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.strip().lower(), value)
@@ -92,15 +89,17 @@ def switch(value: Any) -> Any:
     return plain_mapping(value)
 
 
-def _expression(value: str) -> str:
+def _validate_expression(value: str) -> str:
     try:
         re.compile(value)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{_shown(value)} is not a regular expression ({error}); mend it or leave it out") from None
+        raise ValueError(
+            f"{_format_value(value)} is not a regular expression ({error}); correct it or leave it out"
+        ) from None
     return value
 
 
-def _priced(value: Any) -> Any:
+def _parse_prices(value: Any) -> Any:
     if isinstance(value, str):  # from the environment
         try:
             value = json.loads(value)
@@ -109,8 +108,8 @@ def _priced(value: Any) -> Any:
     return plain_mapping(value)
 
 
-NUMBER = BeforeValidator(_number)
-OFF = BeforeValidator(_number_or_off)
+NUMBER = BeforeValidator(_reject_boolean)
+OFF = BeforeValidator(_zero_as_none)
 
 Amount = Annotated[int, Field(ge=0), NUMBER]
 Count = Annotated[int, Field(ge=1), NUMBER]
@@ -124,25 +123,25 @@ ShareOrOff = Annotated[float | None, Field(gt=0, le=1), OFF]
 Score = Annotated[float, Field(ge=0, le=100), NUMBER]
 Text = Annotated[str, Field(min_length=1)]
 TextOrNone = Annotated[str | None, Field(min_length=1)]
-Expression = Annotated[str, AfterValidator(_expression)]
+Expression = Annotated[str, AfterValidator(_validate_expression)]
 Prices = Annotated[
     dict[Text, tuple[Rate, Rate]],
-    BeforeValidator(_priced),
-    Says("a mapping of models to two numbers of at least 0: dollars per million tokens, input and output"),
+    BeforeValidator(_parse_prices),
+    AllowedText("a mapping of models to two numbers of at least 0: dollars per million tokens, input and output"),
 ]
 
 
-def explain(model: type[BaseModel], error: ValidationError, names: Mapping[str, str] | None = None) -> str:
-    """The problems of one model, one line each; `names` are what a misspelt name may have meant, and how to say it."""
+def explain_problems(model: type[BaseModel], error: ValidationError, names: Mapping[str, str] | None = None) -> str:
+    """The problems of one model, one line each; `names` maps what a misspelt name may have meant to how it is shown."""
     names = names or {name: name for name in model.model_fields}
     problems = error.errors(include_url=False)
-    lines = [line for problem in problems[:MAX_PROBLEMS] for line in _lines(model, problem, names)]
+    lines = [line for problem in problems[:MAX_PROBLEMS] for line in _describe_problem(model, problem, names)]
     if len(problems) > MAX_PROBLEMS:
-        lines.append(f"and {len(problems) - MAX_PROBLEMS} problems more; mend these first")
+        lines.append(f"and {len(problems) - MAX_PROBLEMS} problems more; correct these first")
     return "\n".join(lines)
 
 
-def _lines(model: type[BaseModel], problem: ErrorDetails, names: Mapping[str, str]) -> Iterator[str]:
+def _describe_problem(model: type[BaseModel], problem: ErrorDetails, names: Mapping[str, str]) -> Iterator[str]:
     place = problem["loc"]
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
     cause = problem.get("ctx", {}).get("error")
@@ -153,35 +152,38 @@ def _lines(model: type[BaseModel], problem: ErrorDetails, names: Mapping[str, st
     elif cause is not None:
         yield f"{path}: {cause}"
     elif problem["type"] != "default_factory_not_called":  # only the echo of another field's problem
-        yield f"{path}: {_shown(problem['input'])} given; must be {allowed(model.model_fields[str(place[0])])}"
+        allowed = describe_field(model.model_fields[str(place[0])])
+        yield f"{path}: {_format_value(problem['input'])} given; must be {allowed}"
 
 
 def unknown_name(path: str, name: str, names: Mapping[str, str]) -> str:
-    """The line for a name nobody knows. It shows no value: an unknown field may well hold a key."""
+    """The line for an unknown name. It shows no value: an unknown field may hold a key."""
+    from difflib import get_close_matches
+
     close = get_close_matches(name, names, n=1)
     here = ", ".join(known for known, said in names.items() if known == said)
     return f"{path}: unknown field; " + (f"did you mean {names[close[0]]}?" if close else f"known are {here}")
 
 
-def allowed(field: FieldInfo) -> str:
+def describe_field(field: FieldInfo) -> str:
     """What a field takes, in words: "greater than 0 and at most 1", "one of clip, raise"."""
     for note in field.metadata:
-        if isinstance(note, Says):
+        if isinstance(note, AllowedText):
             return note.text
     kinds = get_args(field.annotation) if get_origin(field.annotation) is UnionType else (field.annotation,)
-    words = " ".join(_kind(kind, field.metadata) for kind in kinds if kind is not NoneType)
+    words = " ".join(_describe_type(kind, field.metadata) for kind in kinds if kind is not NoneType)
     if OFF in field.metadata:
         return f"{words}, or 0 or none for off"
     return f"{words}, or none" if NoneType in kinds else words
 
 
-def _kind(kind: Any, notes: list[Any]) -> str:
+def _describe_type(kind: Any, notes: list[Any]) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return f"a section with the fields {', '.join(kind.model_fields)}"
     if kind in (int, float):
-        bounds = " and ".join(filter(None, map(_bound, notes)))
+        bounds = " and ".join(filter(None, map(_describe_bound, notes)))
         return ", ".join(filter(None, ("a whole number" if kind is int else "" if bounds else "a number", bounds)))
     if kind is str:
         return "text that is not empty" if any(hasattr(note, "min_length") for note in notes) else "text"
@@ -190,12 +192,12 @@ def _kind(kind: Any, notes: list[Any]) -> str:
     return "a list of text" if get_origin(kind) is tuple else "a mapping of names to sections"
 
 
-def _bound(note: Any) -> str:
+def _describe_bound(note: Any) -> str:
     words = {"gt": "greater than", "ge": "at least", "lt": "less than", "le": "at most"}
     return " ".join(f"{word} {getattr(note, sign)}" for sign, word in words.items() if hasattr(note, sign))
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value as the user may have written it; what is long or holds other values is only named."""
     if isinstance(value, int) and value.bit_length() > 64:
         return "a huge number"

@@ -1,14 +1,14 @@
-"""What a call to a model costs.
+"""Known models: their prices, what providers charge for cached input, and their windows.
 
-Owns: the one table of prices, what providers take for cached input, and looking a model up in both.
-Must never: guess; a model that is not listed has no price.
+Owns: these tables, and looking up a model in them.
+Must never: guess a price: a model that is not listed has none.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["CACHING", "PRICES", "Caching", "caching_of", "cost_of", "rates_of", "window_of"]
 
@@ -47,9 +47,8 @@ PRICES: Mapping[str, tuple[float, float]] = {
 long prompts or takes off for cached ones is left out. `summary.prices` adds models and replaces rates."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caching:
-    """What a provider takes for input that begins as an earlier request did, as shares of the input price."""
+class Caching(NamedTuple):
+    """What a provider charges for input that begins like an earlier request, as shares of the input price."""
 
     read: float
     """For a token that was found in the cache."""
@@ -58,7 +57,7 @@ class Caching:
     least: int = 1024
     """Tokens below which nothing is cached."""
     step: int = 1
-    """What is found is a multiple of so many tokens."""
+    """Cached tokens come in multiples of this many."""
     seconds: float = 300.0
     """How long an unused beginning is kept."""
 
@@ -73,7 +72,10 @@ CACHING: Mapping[str, Caching] = {
     "gpt-6": Caching(0.1, step=128),
 }
 """By how a model's name begins, the longest that fits; November 2026. Anthropic's is its cache of five minutes, which a
-client has to ask for; OpenAI's needs no asking, and is kept for five to ten minutes."""
+client has to request; OpenAI's is automatic, and is kept for five to ten minutes."""
+
+_DATE = r"-(latest|\d{4}(-?\d{2}-?\d{2})?)$"
+"""What a model's name may end with."""
 
 UNKNOWN_WINDOW = 128_000
 WINDOWS: Mapping[str, int] = {
@@ -99,9 +101,6 @@ def window_of(model: str) -> int:
     return WINDOWS.get(known, UNKNOWN_WINDOW)
 
 
-_DATE = re.compile(r"-(latest|\d{4}(-?\d{2}-?\d{2})?)$")
-
-
 def cost_of(
     model: str | None, input_tokens: int, output_tokens: int, prices: Mapping[str, tuple[float, float]] | None = None
 ) -> float | None:
@@ -114,15 +113,15 @@ def cost_of(
 
 
 def rates_of(model: str | None, prices: Mapping[str, tuple[float, float]] | None = None) -> tuple[float, float] | None:
-    """US dollars per million tokens, input and output; None when nobody lists the model."""
+    """US dollars per million tokens, input and output; None when the model is not listed."""
     if not model:
         return None
     known = {**PRICES, **(prices or {})}
     short = model.rpartition("/")[2]
-    return next((known[name] for name in (model, short, _DATE.sub("", short)) if name in known), None)
+    return next((known[name] for name in (model, short, re.sub(_DATE, "", short)) if name in known), None)
 
 
 def caching_of(model: str | None) -> Caching | None:
-    """What the model's provider takes for cached input; None when that is not known."""
+    """What the model's provider charges for cached input; None when that is not known."""
     name = (model or "").rpartition("/")[2]
     return CACHING.get(max((prefix for prefix in CACHING if name.startswith(prefix)), key=len, default=""))

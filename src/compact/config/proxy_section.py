@@ -1,9 +1,9 @@
-"""The section `proxy` of the configuration: where requests go, who may send them, and what a proxy holds at most.
+"""The section `proxy` of the configuration: where it listens, where requests go, and its limits.
 
-Owns: its fields, their ranges, and what an upstream's address may look like.
+Owns: its fields, their ranges, and the form of an upstream's address.
 Must never: connect anywhere, or show an address that may hold a password.
 
-The token is no field: it comes from `COMPACT_PROXY_TOKEN` or `--token`, never from a file.
+The token is not a field: it comes from `COMPACT_PROXY_TOKEN` or `--token`, never from a file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _UPSTREAM = (
 _STATE = "must be memory, sqlite:PATH, redis://HOST:PORT/DB, rediss://… or unix://PATH"
 
 
-def _upstream(value: str | None) -> str | None:
-    """The address without what requests bring along themselves: a slash at the end, and `/v1`."""
+def _validate_upstream(value: str | None) -> str | None:
+    """The address without what requests add themselves: a slash at the end, and `/v1`."""
     if value is None:
         return None
     try:
@@ -38,11 +38,11 @@ def _upstream(value: str | None) -> str | None:
     if "@" in parts.netloc or "?" in value or "#" in value:
         raise ValueError(f"an address with a user, a query or a fragment given; {_UPSTREAM}")
     if not value.isascii() or not value.isprintable() or any(sign in value for sign in ' \\"<>^`{|}'):
-        raise ValueError(f"an address with signs that belong into none given; {_UPSTREAM}")
+        raise ValueError(f"an address with characters that an address cannot have given; {_UPSTREAM}")
     return value.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def _state(value: str) -> str:
+def _validate_state(value: str) -> str:
     kind, _, place = value.partition(":")
     known = place if kind == "sqlite" else kind in ("redis", "rediss", "unix") and place.startswith("//")
     if value != "memory" and (not known or place == "//"):
@@ -51,29 +51,29 @@ def _state(value: str) -> str:
 
 
 class ProxyPolicy(Section):
-    """Where the proxy listens, where it sends what it gets, and what it holds at most."""
+    """Where the proxy listens, where it sends requests, and its limits."""
 
-    upstream: Annotated[TextOrNone, AfterValidator(_upstream)] = None
+    upstream: Annotated[TextOrNone, AfterValidator(_validate_upstream)] = None
     """The one API that requests are sent to; clients cannot choose another. A `/v1` at its end is left out."""
     host: Text = "127.0.0.1"
-    """Where to listen; anything but loopback needs a token."""
+    """Where to listen; every address but loopback needs a token."""
     port: Annotated[Amount, Field(le=65_535)] = 8788
     """The port to listen at; 0 takes any that is free."""
-    state: Annotated[Text, AfterValidator(_state)] = Field(default="memory", repr=False)
-    """Where folds are known: `memory`, `sqlite:PATH`, or `redis://…`, which any number of proxies share."""
+    state: Annotated[Text, AfterValidator(_validate_state)] = Field(default="memory", repr=False)
+    """Where compactions are stored: `memory`, `sqlite:PATH`, or `redis://…`, which any number of proxies share."""
     state_ttl: Seconds = 604_800.0
-    """Seconds that a fold is known after it was last used."""
+    """Seconds that a compaction is stored after it was last used."""
     summary_model: TextOrNone = None
-    """A model of the same upstream that writes summaries, `same` for the request's own; none: as `summary` says."""
+    """A model of the same upstream that writes summaries, `same` for the request's model; none uses `summary`."""
     max_body: Count = 67_108_864
-    """Bytes a request's body may have, also when it is unpacked; a larger one gets 413."""
+    """Bytes a request's body may have, also when decompressed; a larger one gets 413."""
     max_requests: Count = 256
-    """Requests at once; one more gets 503 and is told to come again."""
+    """Concurrent requests; one more gets 503 with a time to retry."""
     timeout: Seconds = 600.0
     """Seconds the upstream may be silent."""
     connect_timeout: Seconds = 10.0
     """Seconds it may take to reach the upstream."""
     drain: Amount = 30
-    """Seconds that running requests are given to end when the proxy is told to stop."""
+    """Seconds that running requests get to finish when the proxy stops."""
     ca_file: TextOrNone = None
-    """Certificates (PEM) the upstream's may be signed by, instead of the usual authorities."""
+    """Certificates (PEM) that the upstream's certificate may be signed by, instead of the usual authorities."""

@@ -26,7 +26,15 @@ from ..errors import ModelUnavailable, SummaryTimeout, TokenLimitExceeded
 from ..summarizers import Summarizer, Written
 from ..summarizers import anthropic as _anthropic
 from ..summarizers import openai as _openai
-from ..summarizers.wire import accepted, check, failure_of, retry_after, unpaid, unreadable, written
+from ..summarizers.provider_calls import (
+    accept_reply,
+    check_reply,
+    error_for_status,
+    make_written,
+    mark_unpaid,
+    parse_retry_after,
+    unreadable_answer,
+)
 from .upstream import Headers
 
 __all__ = ["CALLER", "Caller", "upstream_summarizer"]
@@ -81,8 +89,8 @@ def upstream_summarizer(send: Send, model: str, *, timeout: float = 60.0, offici
                         raise ValueError("half an answer, not a page")
                     return api.read(reply, ask)
                 except (AttributeError, LookupError, TypeError, ValueError) as error:
-                    raise unreadable(error) from None
-            failure = failure_of(status, reply, _KEY, retry_after(headers))
+                    raise unreadable_answer(error) from None
+            failure = error_for_status(status, reply, _KEY, parse_retry_after(headers))
             name = None if isinstance(failure, TokenLimitExceeded) else _named(status, reply, api.spared, sent)
             if name is None:
                 raise failure
@@ -104,7 +112,7 @@ async def _answer(
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
         cause = type(error).__name__
         failure = ModelUnavailable(f"the connection failed ({cause}); check proxy.upstream and the network")
-        raise (unpaid(failure) if cause.startswith("Connect") else failure) from None
+        raise (mark_unpaid(failure) if cause.startswith("Connect") else failure) from None
     return status, {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}, content
 
 
@@ -168,12 +176,12 @@ class _Api:
 
 
 def _chat_request(ask: Ask, official: bool) -> dict[str, Any]:
-    return _openai.request(ask, official=official)
+    return _openai.build_request(ask, official=official)
 
 
 def _responses_request(ask: Ask, official: bool) -> dict[str, Any]:
     """The same as for a chat, in the other form; there is no seed, and the server need not keep it."""
-    chat = _openai.request(ask, official=official)
+    chat = _openai.build_request(ask, official=official)
     system, user = chat["messages"]
     body = {"model": chat["model"], "instructions": system["content"], "input": [user], "store": False}
     body["max_output_tokens"] = ask.max_tokens
@@ -185,7 +193,7 @@ def _responses_request(ask: Ask, official: bool) -> dict[str, Any]:
 
 
 def _read_response(reply: Any, ask: Ask) -> Written:
-    check(reply, _KEY)
+    check_reply(reply, _KEY)
     unfinished = reply.incomplete_details.reason if reply.incomplete_details else None
     if not reply.output and not unfinished:
         raise ModelUnavailable("the server answered without output")
@@ -193,11 +201,13 @@ def _read_response(reply: Any, ask: Ask) -> Written:
     text = "".join(part.text for part in parts if part.type == "output_text")
     asked, answered = (reply.usage.input_tokens, reply.usage.output_tokens) if reply.usage else (None, None)
     refused = unfinished == "content_filter" or any(part.type == "refusal" for part in parts)
-    return accepted(written(text, asked, answered, reply.model), ask, refused=refused, cut_off=bool(unfinished))
+    return accept_reply(
+        make_written(text, asked, answered, reply.model), ask, refused=refused, cut_off=bool(unfinished)
+    )
 
 
 def _messages_request(ask: Ask, official: bool) -> dict[str, Any]:
-    arguments = _anthropic.request(ask)
+    arguments = _anthropic.build_request(ask)
     beside: dict[str, Any] = arguments.pop("extra_body", {})
     return arguments | beside
 
@@ -205,11 +215,11 @@ def _messages_request(ask: Ask, official: bool) -> dict[str, Any]:
 _APIS: Mapping[str, _Api] = {
     "openai-chat": _Api(
         _chat_request,
-        partial(_openai.read, key=_KEY),
+        partial(_openai.read_reply, key=_KEY),
         ("temperature", "seed", "max_tokens", "max_completion_tokens", "reasoning_effort"),
     ),
     "openai-responses": _Api(
         _responses_request, _read_response, ("temperature", "max_output_tokens", "reasoning", "store")
     ),
-    "anthropic": _Api(_messages_request, partial(_anthropic.read, key=_KEY), ("temperature",)),
+    "anthropic": _Api(_messages_request, partial(_anthropic.read_reply, key=_KEY), ("temperature",)),
 }

@@ -13,18 +13,17 @@ Owns: `Recording`, `Need`, and what counts as needed. Must never: know a policy,
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._conversation.formats import FORMATS, MessageFormat, detect
-from .._conversation.message import Message
+from .._conversation.message import Message, ToolCall, flatten_arguments, parse_arguments
 from .._conversation.tokens import REPLY_PRIMER, TokenCounter, counter_for, message_tokens
 from .._conversation.tool_schemas import tools_tokens
-from .._facts.ranking import ending
-from .._facts.values import scan
+from .._facts.ranking import short_path
+from .._facts.values import find_values
 from ..errors import InvalidMessage, LogError
 from ..importers import Conversation
 
@@ -141,7 +140,7 @@ class Recording:
                 used = dict.fromkeys(v for m in self.messages[span.start : span.end] for v in _used(m))
                 needs.append(
                     tuple(
-                        Need(value, ending(value) if "/" in value else value, tuple(places))
+                        Need(value, short_path(value) if "/" in value else value, tuple(places))
                         for value in used
                         if (places := said.get(value))
                         and ends[places[-1]] < edge
@@ -153,22 +152,22 @@ class Recording:
             length += len(words)
             ends.append(length)
             if index not in self.pinned:
-                for value in {value for _, value, _ in scan(words)}:
+                for value in {value for _, value, _ in find_values(words)}:
                     said.setdefault(value, []).append(index)
         return needs
 
 
 def words_of(message: Message) -> str:
     """All that a model reads in a message, arguments as they are meant rather than as they are escaped."""
-    arguments = (text for call in message.calls for text in _leaves(call.arguments))
+    arguments = (text for call in message.calls for text in _argument_texts(call))
     return "\n".join([message.text, *arguments, *(answer.text for answer in message.answers)])
 
 
 def _used(message: Message) -> Iterator[str]:
     """What an assistant names."""
-    for text in (message.text, *(leaf for call in message.calls for leaf in _leaves(call.arguments))):
+    for text in (message.text, *(leaf for call in message.calls for leaf in _argument_texts(call))):
         is_body = len(text) > _BODY and text is not message.text
-        for kind, value, _ in scan(text):
+        for kind, value, _ in find_values(text):
             if len(value) < _DIGITS or (is_body and kind not in _IN_BODIES):
                 continue
             if kind == "number" and sum(c.isdigit() for c in value) < _DIGITS:
@@ -176,22 +175,6 @@ def _used(message: Message) -> Iterator[str]:
             yield value
 
 
-def _leaves(arguments: str) -> Sequence[str]:
+def _argument_texts(call: ToolCall) -> list[str]:
     """The texts in the arguments of a call."""
-    try:
-        return tuple(_texts(json.loads(arguments)))
-    except (ValueError, RecursionError):
-        return (arguments,)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
+    return [text for _, text in flatten_arguments(parse_arguments(call))]

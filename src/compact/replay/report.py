@@ -7,7 +7,6 @@ Must never: print, know a terminal or a page, or say more than the results show.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from .comparison import Comparison, Sums
@@ -45,7 +44,7 @@ def described(lab: Lab, comparison: Comparison) -> dict[str, Any]:
     """The report as plain values, for JSON."""
     setting = lab.setting
     caching = (
-        setting.caching if isinstance(setting.caching, str) or setting.caching is None else asdict(setting.caching)
+        setting.caching if isinstance(setting.caching, str) or setting.caching is None else setting.caching._asdict()
     )
     return {
         "setting": {

@@ -16,7 +16,7 @@ from typing import Any
 
 from .._conversation.message import Message
 from .._engine.manager import CompactManager
-from .._facts.report import stands_in
+from .._facts.measure import contains_whole
 from .._redaction import redact
 from .._summary.request import Ask
 from ..config import CompactConfig
@@ -159,7 +159,7 @@ class _Run:
             return
         written = [made[id(raw)][1] for raw in sent if id(raw) in made]
         text = "\n".join(words_of(message) for message in written)
-        lost = [n for n in needs if kept.isdisjoint(n.said) and not stands_in(text, n.key)]
+        lost = [n for n in needs if kept.isdisjoint(n.said) and not contains_whole(text, n.key)]
         result.lost += len(lost)
         if lost and (result.moment is None or len(lost) > result.moment.count):
             result.moment = self._moment(span, lost, kept, text)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from ..config import CompactConfig
+from ..config.config import rebuild_config
 from ..config.model_catalog import Caching, caching_of
 from ..config.sections import LAYOUTS, TracingPolicy
 from ..errors import ConfigError
@@ -115,7 +116,7 @@ class Setting:
             changes["hard_cap_buffer"] = min(config.policy.hard_cap_buffer, window // _BUFFER)
         values = {name: change for name, change in changes.items() if change is not None}
         # Not made anew: the environment of a worker elsewhere must not decide a result.
-        return config._rebuilt({"model": model}, config.model_fields_set).changed(**values)
+        return rebuild_config(config, {"model": model}).changed(**values)
 
     @property
     def fingerprint(self) -> str:

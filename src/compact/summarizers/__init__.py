@@ -1,14 +1,14 @@
-"""Summarizers: anything that answers an `Ask` with a text.
+"""Summarizers: callables that answer an `Ask` with a text.
 
-Owns: the choice of one by `summary.provider`; what it takes and gives is `kind`.
-Must never: call a model while choosing, or import a summarizer or a client before it is asked for.
+Owns: choosing one by `summary.provider`.
+Must never: call a model while choosing, or import a summarizer or a client before it is needed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .kind import Summarizer, Written
+from .summarizer import Summarizer, Written
 
 if TYPE_CHECKING:
     from ..config.sections import SummaryPolicy
@@ -24,7 +24,7 @@ def offline_summarizer() -> Summarizer:
 
 
 def summarizer_for(policy: SummaryPolicy) -> Summarizer | None:
-    """The summarizer that the `summary` section names; None when the built-in one is to write.
+    """The summarizer that the `summary` section names; None for the built-in one.
 
     Raises `MissingExtra` when the provider's client is not installed, `ConfigError` when there is no key for it.
     """

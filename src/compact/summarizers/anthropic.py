@@ -1,7 +1,7 @@
 """Summaries by any server that speaks Anthropic's messages API.
 
-Owns: what goes into such a request, and reading what comes back. Must never: retry, or be imported before it is asked
-for.
+Owns: building such a request, and reading the reply.
+Must never: retry, or be imported before it is needed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from .._summary.request import Ask
 from ..config.sections import SummaryPolicy
 from ..errors import TokenLimitExceeded
-from .kind import Summarizer, Written
-from .wire import accepted, check, client_of, closing, key_for, typed_errors, written
+from .provider_calls import accept_reply, check_reply, close_with, import_client, make_written, read_key, typed_errors
+from .summarizer import Summarizer, Written
 
-__all__ = ["DEFAULT_MODEL", "anthropic_summarizer", "read", "request"]
+__all__ = ["DEFAULT_MODEL", "anthropic_summarizer", "build_request", "read_reply"]
 
 DEFAULT_MODEL = "claude-haiku-4-5"
-"""A small model that takes a temperature and does not think unasked, which would eat into `max_tokens`."""
+"""A small model that takes a temperature and does not think by default, which would use up `max_tokens`."""
 
 _KEY = "ANTHROPIC_API_KEY"
 _NO_TEMPERATURE = re.compile(r"claude-(?!2|instant|3|(haiku|sonnet|opus)-4(?!-[78]))")
@@ -27,21 +27,21 @@ _NO_TEMPERATURE = re.compile(r"claude-(?!2|instant|3|(haiku|sonnet|opus)-4(?!-[7
 
 
 def anthropic_summarizer(policy: SummaryPolicy) -> Summarizer:
-    """A summarizer on one client that all calls share."""
-    anthropic = client_of("anthropic")
+    """A summarizer with one client that all calls share."""
+    anthropic = import_client("anthropic")
     base_url = policy.base_url or os.environ.get("ANTHROPIC_BASE_URL") or None
     client = anthropic.Anthropic(
-        api_key=key_for(policy, _KEY, base_url), base_url=base_url, max_retries=0, timeout=policy.timeout
+        api_key=read_key(policy, _KEY, base_url), base_url=base_url, max_retries=0, timeout=policy.timeout
     )
 
     def write(ask: Ask) -> Written:
         with typed_errors(anthropic, policy.timeout, _KEY):
-            return read(client.messages.create(**request(ask)), ask)
+            return read_reply(client.messages.create(**build_request(ask)), ask)
 
-    return closing(write, client)
+    return close_with(write, client)
 
 
-def request(ask: Ask) -> dict[str, Any]:
+def build_request(ask: Ask) -> dict[str, Any]:
     """The arguments of a request. There is no seed; the temperature goes beside the arguments the client knows."""
     system, user = ask.messages
     model = ask.model or DEFAULT_MODEL
@@ -56,12 +56,12 @@ def request(ask: Ask) -> dict[str, Any]:
     return arguments
 
 
-def read(reply: Any, ask: Ask, key: str = _KEY) -> Written:
-    """The text of a reply with its bill, or the error it amounts to."""
-    check(reply, key)
+def read_reply(reply: Any, ask: Ask, key: str = _KEY) -> Written:
+    """The text of a reply with its tokens; raises a `SummaryError` for a reply that is a failure."""
+    check_reply(reply, key)
     usage = reply.usage
     asked = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens) if usage else ()
-    summary = written(
+    summary = make_written(
         "".join(block.text for block in reply.content or () if block.type == "text"),
         sum(filter(None, asked)) if usage else None,
         usage.output_tokens if usage else None,
@@ -69,4 +69,4 @@ def read(reply: Any, ask: Ask, key: str = _KEY) -> Written:
     )
     if reply.stop_reason == "model_context_window_exceeded":
         raise TokenLimitExceeded("the model's window was full before the summary ended; use a model with a larger one")
-    return accepted(summary, ask, refused=reply.stop_reason == "refusal", cut_off=reply.stop_reason == "max_tokens")
+    return accept_reply(summary, ask, refused=reply.stop_reason == "refusal", cut_off=reply.stop_reason == "max_tokens")

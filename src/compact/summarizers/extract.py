@@ -1,12 +1,12 @@
-"""A summarizer without a model: it copies the sentences and lines that matter and says where they stood.
+"""The built-in summarizer: copies the sentences and lines that matter, each with a citation. It needs no model.
 
-Owns: the strategies, and the fit into the room. Must never: call a model, read a clock, draw a random number, iterate
-over a set, or state what nobody said.
+Owns: the strategies, and fitting a summary into its limit.
+Must never: call a model, read a clock, draw a random number, iterate over a set, or state what was not said.
 
 Rules:
 - Every line is whole sentences and lines of the conversation, or a tool call with its outcome.
-- A tool's words stand under a heading of their own; they never become a goal, a rule or a next step.
-- A line of the earlier summary stays unless something much better needs its room.
+- A tool's words stand under a separate heading; they never become a goal, a rule or a next step.
+- A line of the earlier summary stays unless something much better needs its tokens.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .._facts.text import clean, cut, lines_of, sentences_of
-from .pieces import Unit, folder_of, units_of
-from .render import carried_units, render, root_of
-from .select import choose
-from .tool_steps import changes, decisions
+from .pieces import TextPiece, find_common_folder, split_messages
+from .render import read_common_folder, read_summary, render
+from .select import choose_pieces
+from .tool_steps import change_rows, decision_rows
 
 if TYPE_CHECKING:
     from .._summary.request import Ask
@@ -27,55 +27,59 @@ if TYPE_CHECKING:
 __all__ = ["extract"]
 
 _SHARE = 0.75
-"""The share of the folded messages that their summary may reach: saving less is not worth the loss."""
+"""The share of the messages' tokens that their summary may have: saving less is not worth the loss."""
 _BRIEF = 12
 _SAMPLE = 8000
-"""Characters of the conversation that tell how many of them make a token."""
+"""Characters of the conversation from which the characters per token are measured."""
 
 
 def extract(ask: Ask) -> str:
-    """The summary that an `Ask` wants, copied from its messages; empty only when they hold no text at all."""
-    # Paths that are carried on stay true: the folder they are given from never changes.
-    folder = root_of(ask.previous or "") or (folder_of(ask.source) if ask.strategy == "task_state" else "")
-    carried = carried_units(ask.previous or "")
-    units = [*carried, *_STRATEGIES[ask.strategy](ask, folder)]
-    limit = min(ask.max_tokens, _room(ask))
-    order = choose(units, int(1.3 * limit * _characters(ask)) + 100)
+    """The summary for a request, copied from its messages; empty only when they hold no text at all."""
+    # The folder that paths are relative to never changes, so that paths in the earlier summary stay true.
+    folder = read_common_folder(ask.previous or "")
+    if not folder and ask.strategy == "task_state":
+        folder = find_common_folder(ask.source)
+    carried = read_summary(ask.previous or "")
+    pieces = [*carried, *_STRATEGIES[ask.strategy](ask, folder)]
+    limit = min(ask.max_tokens, _allowed_tokens(ask))
+    order = choose_pieces(pieces, int(1.3 * limit * _characters_per_token(ask)) + 100)
     if ask.strategy == "brief":
         order = order[:_BRIEF]
-    kept = _most(len(order), lambda size: ask.count(render(units, order[:size], folder)) <= limit)
+    kept = _largest_fitting(len(order), lambda size: ask.count(render(pieces, order[:size], folder)) <= limit)
     if kept:
-        return render(units, order[:kept], folder)
-    words = next(_plain(ask, carried), "")
-    return _fit(words, limit, ask.count) or _fit(words, ask.max_tokens, ask.count)
+        return render(pieces, order[:kept], folder)
+    words = next(_fallback_texts(ask, carried), "")
+    return _cut_to_limit(words, limit, ask.count) or _cut_to_limit(words, ask.max_tokens, ask.count)
 
 
 # Strategies
 
 
-def _task_state(ask: Ask, folder: str) -> list[Unit]:
-    return units_of(ask.source, ask.positions, folder)
+def _task_state(ask: Ask, folder: str) -> list[TextPiece]:
+    return split_messages(ask.source, ask.positions, folder)
 
 
-def _decision_log(ask: Ask, folder: str) -> list[Unit]:
-    return decisions(ask.source, ask.positions)
+def _decision_log(ask: Ask, folder: str) -> list[TextPiece]:
+    return decision_rows(ask.source, ask.positions)
 
 
-def _code_delta(ask: Ask, folder: str) -> list[Unit]:
+def _code_delta(ask: Ask, folder: str) -> list[TextPiece]:
     """The changes; rules and reasons below Why, what is open below Follow-ups."""
     names = {"Rules": "Why", "Decisions": "Why", "Open": "Follow-ups"}
-    said = [u for u in units_of(ask.source, ask.positions) if u.section in names and u.speaker in ("user", "assistant")]
-    return [*changes(ask.source, ask.positions), *(replace(unit, section=names[unit.section]) for unit in said)]
+    pieces = split_messages(ask.source, ask.positions)
+    spoken = [piece for piece in pieces if piece.section in names and piece.speaker in ("user", "assistant")]
+    moved = [replace(piece, section=names[piece.section]) for piece in spoken]
+    return [*change_rows(ask.source, ask.positions), *moved]
 
 
-def _brief(ask: Ask, folder: str) -> list[Unit]:
-    units = units_of(ask.source, ask.positions)
-    said = [unit for unit in units if unit.speaker in ("user", "assistant")]
-    said = said or [unit for unit in units if unit.speaker == "arguments"]
-    return [replace(unit, section="Brief", group=number) for number, unit in enumerate(said)]
+def _brief(ask: Ask, folder: str) -> list[TextPiece]:
+    pieces = split_messages(ask.source, ask.positions)
+    spoken = [piece for piece in pieces if piece.speaker in ("user", "assistant")]
+    chosen = spoken or [piece for piece in pieces if piece.speaker == "arguments"]
+    return [replace(piece, section="Brief", group=number) for number, piece in enumerate(chosen)]
 
 
-_STRATEGIES: Mapping[str, Callable[[Ask, str], list[Unit]]] = {
+_STRATEGIES: Mapping[str, Callable[[Ask, str], list[TextPiece]]] = {
     "task_state": _task_state,
     "decision_log": _decision_log,
     "code_delta": _code_delta,
@@ -83,11 +87,11 @@ _STRATEGIES: Mapping[str, Callable[[Ask, str], list[Unit]]] = {
 }
 
 
-# Room, and what to fall back on
+# The limit, and fallbacks
 
 
-def _most(size: int, fits: Callable[[int], bool]) -> int:
-    """The largest beginning that fits."""
+def _largest_fitting(size: int, fits: Callable[[int], bool]) -> int:
+    """The largest number of pieces that fits."""
     if size and fits(size):
         return size
     low, high = 0, size
@@ -97,7 +101,7 @@ def _most(size: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _characters(ask: Ask) -> float:
+def _characters_per_token(ask: Ask) -> float:
     """Characters to a token, in this conversation."""
     sample = ""
     for text in ask.words:
@@ -107,16 +111,16 @@ def _characters(ask: Ask) -> float:
     return max(1.0, len(sample) / max(1, ask.count(sample)))
 
 
-def _room(ask: Ask) -> int:
-    """How long the summary may be: what the earlier one had, and a share of the messages; counted until it suffices."""
-    room = float(_size([ask.previous or ""], ask.count, ask.max_tokens)) - 1
+def _allowed_tokens(ask: Ask) -> int:
+    """How long the summary may be: the earlier one, and a share of the messages; counted only as far as needed."""
+    room = float(_count_up_to([ask.previous or ""], ask.count, ask.max_tokens)) - 1
     words = ask.words
     next(words)
-    room += _SHARE * _size(words, ask.count, int(ask.max_tokens / _SHARE) + 2)
+    room += _SHARE * _count_up_to(words, ask.count, int(ask.max_tokens / _SHARE) + 2)
     return max(1, int(room))
 
 
-def _size(texts: Iterable[str], count: Callable[[str], int], enough: int) -> int:
+def _count_up_to(texts: Iterable[str], count: Callable[[str], int], enough: int) -> int:
     total = 0
     for text in texts:
         for start in range(0, len(text), 4000):
@@ -126,12 +130,12 @@ def _size(texts: Iterable[str], count: Callable[[str], int], enough: int) -> int
     return total
 
 
-def _plain(ask: Ask, carried: Sequence[Unit]) -> Iterator[str]:
-    """What to fall back on when no piece was found or none fits: the newest wish, any words, any call, any output."""
+def _fallback_texts(ask: Ask, carried: Sequence[TextPiece]) -> Iterator[str]:
+    """Fallbacks when no piece was found or none fits: the newest wish, any words, any call, any output."""
     for message in reversed(ask.source):
         if message.is_user:
             yield from sentences_of(message.text)
-    yield from (f"tool said: {u.text}" if u.speaker in ("tool", "pasted") else u.text for u in carried)
+    yield from (f"tool said: {piece.text}" if piece.speaker in ("tool", "pasted") else piece.text for piece in carried)
     for message in ask.source:
         yield from sentences_of(message.text if message.role != "tool" else "")
     for message in ask.source:
@@ -141,7 +145,7 @@ def _plain(ask: Ask, carried: Sequence[Unit]) -> Iterator[str]:
             yield from (f"tool said: {line}" for line in lines_of(text))
 
 
-def _fit(text: str, limit: int, count: Callable[[str], int]) -> str:
+def _cut_to_limit(text: str, limit: int, count: Callable[[str], int]) -> str:
     """The beginning of a text that is within a limit, cut at a word."""
     while text and count(text) > limit:
         text = cut(text, len(text) * 3 // 4) if len(text) > 8 else text[: len(text) // 2]

@@ -1,7 +1,7 @@
 """Summaries by any server that speaks OpenAI's chat completions: OpenAI, vLLM, Ollama, llama.cpp.
 
-Owns: what goes into such a request, and reading what comes back. Must never: retry, or be imported before it is asked
-for.
+Owns: building such a request, and reading the reply.
+Must never: retry, or be imported before it is needed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from .._summary.request import Ask
 from ..config.sections import SummaryPolicy
 from ..errors import ModelUnavailable
-from .kind import Summarizer, Written
-from .wire import accepted, check, client_of, closing, key_for, typed_errors, written
+from .provider_calls import accept_reply, check_reply, close_with, import_client, make_written, read_key, typed_errors
+from .summarizer import Summarizer, Written
 
-__all__ = ["DEFAULT_MODEL", "openai_summarizer", "read", "request"]
+__all__ = ["DEFAULT_MODEL", "build_request", "openai_summarizer", "read_reply"]
 
 DEFAULT_MODEL = "gpt-6-luna"
-"""OpenAI's cheapest current model; it can write without reasoning first, which would eat into `max_tokens`."""
+"""OpenAI's cheapest current model; it can write without reasoning first, which would use up `max_tokens`."""
 
 _KEY = "OPENAI_API_KEY"
 _TAKES_TEMPERATURE = ("gpt-3.5", "gpt-4", "chatgpt-4o")
@@ -26,22 +26,22 @@ _NEED_NOT_REASON = ("gpt-5.6-luna", "gpt-6-luna")
 
 
 def openai_summarizer(policy: SummaryPolicy) -> Summarizer:
-    """A summarizer on one client that all calls share."""
-    openai = client_of("openai")
+    """A summarizer with one client that all calls share."""
+    openai = import_client("openai")
     base_url = policy.base_url or os.environ.get("OPENAI_BASE_URL") or None
     client = openai.OpenAI(
-        api_key=key_for(policy, _KEY, base_url), base_url=base_url, max_retries=0, timeout=policy.timeout
+        api_key=read_key(policy, _KEY, base_url), base_url=base_url, max_retries=0, timeout=policy.timeout
     )
     official = client.base_url.host == "api.openai.com"
 
     def write(ask: Ask) -> Written:
         with typed_errors(openai, policy.timeout, _KEY):
-            return read(client.chat.completions.create(**request(ask, official=official)), ask)
+            return read_reply(client.chat.completions.create(**build_request(ask, official=official)), ask)
 
-    return closing(write, client)
+    return close_with(write, client)
 
 
-def request(ask: Ask, *, official: bool) -> dict[str, Any]:
+def build_request(ask: Ask, *, official: bool) -> dict[str, Any]:
     """The body of a request. OpenAI's own service has rules that depend on the model; other servers have one form."""
     model = ask.model or DEFAULT_MODEL
     body: dict[str, Any] = {"model": model, "messages": [dict(message) for message in ask.messages]}
@@ -55,13 +55,13 @@ def request(ask: Ask, *, official: bool) -> dict[str, Any]:
     return body
 
 
-def read(reply: Any, ask: Ask, key: str = _KEY) -> Written:
-    """The text of a reply with its bill, or the error it amounts to."""
-    check(reply, key)
+def read_reply(reply: Any, ask: Ask, key: str = _KEY) -> Written:
+    """The text of a reply with its tokens; raises a `SummaryError` for a reply that is a failure."""
+    check_reply(reply, key)
     if not reply.choices:
         raise ModelUnavailable("the server answered without a choice")
     choice, usage = reply.choices[0], reply.usage
     asked, answered = (usage.prompt_tokens, usage.completion_tokens) if usage else (None, None)
-    summary = written(choice.message.content or "", asked, answered, reply.model)
+    summary = make_written(choice.message.content or "", asked, answered, reply.model)
     refused = bool(choice.message.refusal) or choice.finish_reason == "content_filter"
-    return accepted(summary, ask, refused=refused, cut_off=choice.finish_reason == "length")
+    return accept_reply(summary, ask, refused=refused, cut_off=choice.finish_reason == "length")

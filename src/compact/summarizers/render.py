@@ -1,12 +1,12 @@
-"""A summary as text: headings, lines, citations; and an earlier summary read back.
+"""A summary as text: headings, lines, citations; and reading an earlier summary back.
 
-Owns: the headings and their order, what a line looks like, and the lines taken over from an earlier summary.
-Must never: choose, or write a line without saying where it stood when that is known.
+Owns: the headings and their order, the form of a line, and the pieces of an earlier summary.
+Must never: choose pieces, or write a line without its citation when its position is known.
 
 - A line ends with the session positions it comes from: `[#12]`, or `[#12-18]`.
-- What stood side by side stands side by side; ` … ` marks what was left out between.
-- Short lines of neighbouring messages share a line, and a citation that names the stretch.
-- What a tool said stands under `Tools said` and nowhere else, fold after fold.
+- Neighbouring pieces stay neighbours; ` … ` marks an omission between two.
+- Short lines of neighbouring messages share a line, and a citation that names the range.
+- What a tool said stands under `Tools said` only, in every later summary too.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from .._facts.citations import citing
-from .._facts.speech_acts import sorts_of
+from .._facts.citations import add_citation
+from .._facts.speech_acts import speech_acts_of
 from .._facts.text import clean, cut, sentences_of
-from .pieces import TOOLS, Speaker, Unit
+from .pieces import TOOLS, Speaker, TextPiece
 
-__all__ = ["HEADINGS", "carried_units", "render", "root_of"]
+__all__ = ["HEADINGS", "read_common_folder", "read_summary", "render"]
 
 HEADINGS = (
     "Earlier", "Brief", "Goals", "Rules", "Said", "Decisions", "Decision log", "Changes", "Why", "Follow-ups", "Done",
@@ -44,43 +44,43 @@ _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"[\s#*]*([A-Za-z][A-Za-z -]{1,30}?)[\s:*]*")
 _TOOL_SAID = re.compile(r"\btools? (?:said|says|reported|returned)\b", re.I)
 _ROOT = "Paths are from "
-_ROOTED = re.compile(rf"{_ROOT}(/\S{{1,400}}/)")
+_ROOT_LINE = re.compile(rf"{_ROOT}(/\S{{1,400}}/)")
 
 
-class _Line(NamedTuple):
+class _SummaryLine(NamedTuple):
     text: str
     group: int
     first: int
     last: int
 
     def __str__(self) -> str:
-        return citing(self.text, self.first, self.last)
+        return add_citation(self.text, self.first, self.last)
 
 
-def render(units: Sequence[Unit], chosen: Iterable[int], folder: str = "") -> str:
+def render(pieces: Sequence[TextPiece], chosen: Iterable[int], folder: str = "") -> str:
     """The chosen pieces under their headings, in the order they were said."""
-    sections: dict[str, list[Unit]] = {name: [] for name in HEADINGS}
-    for i in sorted(chosen, key=lambda i: (units[i].group, units[i].place)):
-        sections[units[i].section].append(units[i])
+    sections: dict[str, list[TextPiece]] = {name: [] for name in HEADINGS}
+    for i in sorted(chosen, key=lambda i: (pieces[i].group, pieces[i].place)):
+        sections[pieces[i].section].append(pieces[i])
     out: list[str] = []
     for name, members in sections.items():
         if members:
-            lines = _lines(members)
-            out += [name, *map(str, lines if name in _ROWS else _shared(lines))]
+            lines = _message_lines(members)
+            out += [name, *map(str, lines if name in _ROWS else _join_short_lines(lines))]
     if folder and out:
         out.insert(0, f"{_ROOT}{folder}")
     return "\n".join(out)
 
 
-def root_of(previous: str) -> str:
-    """The folder that an earlier summary gives its paths from; empty when it names none."""
-    found = _ROOTED.fullmatch(previous.split("\n", 1)[0].strip())
+def read_common_folder(previous: str) -> str:
+    """The folder that the paths of an earlier summary are relative to; empty when it names none."""
+    found = _ROOT_LINE.fullmatch(previous.split("\n", 1)[0].strip())
     return found[1] if found else ""
 
 
-def carried_units(previous: str) -> list[Unit]:
+def read_summary(previous: str) -> list[TextPiece]:
     """The lines of an earlier summary under the headings they had, in groups below zero: they come first."""
-    section, units = "Earlier", list[Unit]()
+    section, pieces = "Earlier", list[TextPiece]()
     lines = [line for line in clean(previous).split("\n") if line.strip()]
     for number, raw in enumerate(lines):
         group = number - len(lines)
@@ -91,41 +91,41 @@ def carried_units(previous: str) -> list[Unit]:
         cited = _CITED.search(raw)
         first, last = (int(cited[1]), int(cited[2] or cited[1])) if cited else (-1, -1)
         body = _BULLET.sub("", raw[: cited.start()] if cited else raw, count=1).strip()
-        if not body or body.capitalize() in HEADINGS or (number == 0 and root_of(previous)):
+        if not body or body.capitalize() in HEADINGS or (number == 0 and read_common_folder(previous)):
             continue  # a bullet that reads like a heading would be one in the next summary
         under = TOOLS if _TOOL_SAID.search(body) and section not in _ROWS else section
         place = 0
         for part in [body] if under in _ROWS else body.split(_GAP):
-            # Cut, a row would lose its form, and a tool's words the label that says whose they are.
+            # Split, a row would lose its form, and a tool's words their label.
             for text in [cut(part, 2 * _SHARED)] if under in _ROWS or under == TOOLS else sentences_of(part):
                 speaker = _SPEAKER.get(under, "assistant")
-                sorts: frozenset[str] = frozenset() if speaker in ("tool", "pasted") else sorts_of(text)
-                units.append(Unit(text, under, speaker, group, place, first, last, sorts, len(body), carried=True))
+                acts: frozenset[str] = frozenset() if speaker in ("tool", "pasted") else speech_acts_of(text)
+                pieces.append(TextPiece(text, under, speaker, group, place, first, last, acts, len(body), carried=True))
                 place += 1
             place += 1
-    return units
+    return pieces
 
 
-def _lines(units: Sequence[Unit]) -> Iterator[_Line]:
+def _message_lines(pieces: Sequence[TextPiece]) -> Iterator[_SummaryLine]:
     """One line for each message."""
-    line: _Line | None = None
+    line: _SummaryLine | None = None
     place = 0
-    for unit in units:
-        if line and unit.group == line.group and len(line.text) + len(unit.text) <= _SHARED:
-            gap = " " if unit.place == place + 1 else _GAP
-            line = line._replace(text=f"{line.text}{gap}{unit.text}")
+    for piece in pieces:
+        if line and piece.group == line.group and len(line.text) + len(piece.text) <= _SHARED:
+            gap = " " if piece.place == place + 1 else _GAP
+            line = line._replace(text=f"{line.text}{gap}{piece.text}")
         else:
             if line:
                 yield line
-            line = _Line(unit.text, unit.group, unit.first, unit.last)
-        place = unit.place
+            line = _SummaryLine(piece.text, piece.group, piece.first, piece.last)
+        place = piece.place
     if line:
         yield line
 
 
-def _shared(lines: Iterable[_Line]) -> Iterator[_Line]:
+def _join_short_lines(lines: Iterable[_SummaryLine]) -> Iterator[_SummaryLine]:
     """Short neighbours on one line."""
-    held: _Line | None = None
+    held: _SummaryLine | None = None
     for line in lines:
         near = held and 0 <= held.last and held.last <= line.first <= held.last + _NEAR
         if held and near and len(held.text) + len(line.text) <= _SHARED:

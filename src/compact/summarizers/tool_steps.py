@@ -1,6 +1,7 @@
-"""Tool calls with their answers: what they did to which files, and what decisions led to them.
+"""Tool calls with their results: what they did to which files, and which decisions led to them.
 
-Owns: the rows of `decision_log` and the changes of `code_delta`. Must never: state a reason that nobody gave.
+Owns: the rows of `decision_log` and the changes of `code_delta`.
+Must never: state a reason that was not given.
 """
 
 from __future__ import annotations
@@ -8,17 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from .._facts.file_changes import Touch, arguments_of, difference, touches_of
-from .._facts.speech_acts import sorts_of
+from .._conversation.message import Message, Slot, pair_answers, parse_arguments
+from .._facts.file_changes import FileUse, describe_change, find_file_uses
+from .._facts.speech_acts import speech_acts_of
 from .._facts.text import clean, cut, lines_of, sentences_of
-from .pieces import Speaker, Unit
+from .pieces import Speaker, TextPiece
 
-if TYPE_CHECKING:
-    from .._conversation.message import Message
-
-__all__ = ["Step", "changes", "decisions", "steps_of"]
+__all__ = ["ToolStep", "change_rows", "decision_rows", "tool_steps_of"]
 
 _FAILED = re.compile(r"\W*(?:\w{0,30}error|failed|fatal|traceback|no such file|permission denied)\b", re.I)
 _REASON = re.compile(r"[,;:]?\s+(?:because|since|so that|in order to|as otherwise)\s+", re.I)
@@ -27,10 +25,10 @@ _WIDTHS = (110, 80, 60, 80)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ToolStep:
     """A call with its answer: where both stand, and what it was about.
 
-    `answer` is None where there is none yet; `title` is empty where the call is not among the folded messages.
+    `answer` is None where there is none yet; `title` is empty where the call is not among the messages.
     """
 
     index: int
@@ -38,18 +36,18 @@ class Step:
     last: int
     title: str
     answer: str | None
-    touches: tuple[Touch, ...]
+    uses: tuple[FileUse, ...]
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether the answer begins with an error."""
         return _FAILED.match((self.answer or "")[:200]) is not None
 
     @property
-    def acts(self) -> bool:
-        """Whether it did more than look into a file, which is worth a line of its own."""
-        only_reads = bool(self.touches) and all(touch.verb == "read" for touch in self.touches)
-        return self.title != "" and (self.failed or not only_reads)
+    def is_action(self) -> bool:
+        """Whether it did more than read files, and gets a row."""
+        only_reads = bool(self.uses) and all(use.verb == "read" for use in self.uses)
+        return self.title != "" and (self.has_failed or not only_reads)
 
     @property
     def outcome(self) -> str:
@@ -60,86 +58,88 @@ class Step:
         return "tool said: " + first
 
 
-def steps_of(source: Sequence[Message], positions: Sequence[int]) -> list[Step]:
-    """Every call with the answer that belongs to it: an answer takes the nearest earlier open call of its id."""
-    waiting: dict[str, list[int]] = {}
-    steps: list[Step] = []
+def tool_steps_of(source: Sequence[Message], positions: Sequence[int]) -> list[ToolStep]:
+    """Every call with its answer, and every answer without a call, in order."""
+    pairs = pair_answers(source)
+    step_of: dict[Slot, int] = {}
+    steps: list[ToolStep] = []
     for index, (message, position) in enumerate(zip(source, positions, strict=True)):
-        answers = [(a.id, a.text) for a in message.answers]
-        if message.role == "tool" and message.text:
-            answers.append(("", message.text))
-        for name, text in answers:
-            if open_calls := waiting.get(name):
-                at = open_calls.pop()
-                steps[at] = replace(steps[at], last=position, answer=text)
+        for k, answer in enumerate(message.answers):
+            if (index, k) in pairs:
+                at = step_of[pairs[index, k]]
+                steps[at] = replace(steps[at], last=position, answer=answer.text)
             else:
-                steps.append(Step(index, position, position, "", text, ()))
-        for call in message.calls:
-            arguments = arguments_of(call)
+                steps.append(ToolStep(index, position, position, "", answer.text, ()))
+        if message.role == "tool" and message.text:
+            steps.append(ToolStep(index, position, position, "", message.text, ()))
+        for k, call in enumerate(message.calls):
+            arguments = parse_arguments(call)
             words = (str(value) for value in arguments.values() if len(str(value)) <= 300)
-            touches = tuple(touches_of(call.name, arguments))
-            edits = "; ".join(f"{t.path}: {difference(t)}" for t in touches[:4] if t.old or t.new)
+            uses = tuple(find_file_uses(call.name, arguments))
+            edits = "; ".join(f"{t.path}: {describe_change(t)}" for t in uses[:4] if t.old or t.new)
             title = cut(clean(f"{call.name[:80]} {edits or ', '.join(words)}"), 180)
-            waiting.setdefault(call.id, []).append(len(steps))
-            steps.append(Step(index, position, position, title, None, touches))
+            step_of[index, k] = len(steps)
+            steps.append(ToolStep(index, position, position, title, None, uses))
     return steps
 
 
-def changes(source: Sequence[Message], positions: Sequence[int]) -> list[Unit]:
+def change_rows(source: Sequence[Message], positions: Sequence[int]) -> list[TextPiece]:
     """One line for every change of a file: its path, what changed, and whether that failed."""
-    units: list[Unit] = []
-    for step in steps_of(source, positions):
-        for touch in step.touches:
-            if touch.verb not in ("read", "used"):
-                what = difference(touch) + (" (failed)" if step.failed else "")
-                text = f"{touch.path}: {what}"
-                units.append(Unit(text, "Changes", "assistant", len(units), 0, step.first, step.last, _DONE, len(text)))
-    return units
+    pieces: list[TextPiece] = []
+    for step in tool_steps_of(source, positions):
+        for use in step.uses:
+            if use.verb not in ("read", "used"):
+                what = describe_change(use) + (" (failed)" if step.has_failed else "")
+                text = f"{use.path}: {what}"
+                pieces.append(
+                    TextPiece(text, "Changes", "assistant", len(pieces), 0, step.first, step.last, _DONE, len(text))
+                )
+    return pieces
 
 
 _DONE = frozenset({"done"})
 
 
-def decisions(source: Sequence[Message], positions: Sequence[int]) -> list[Unit]:
-    """A row per decision: the call before it in its turn as input, the next one as output; and the calls left over."""
-    steps = steps_of(source, positions)
+def decision_rows(source: Sequence[Message], positions: Sequence[int]) -> list[TextPiece]:
+    """A row per decision: the call before it in its turn as input, the next one as output; then the remaining calls."""
+    steps = tool_steps_of(source, positions)
     starts = [i for i, message in enumerate(source) if message.starts_exchange]
-    rows: list[Unit] = []
-    told: set[int] = set()
+    rows: list[TextPiece] = []
+    used: set[int] = set()
     turn = ahead = 0
 
-    def row(index: int, decision: str, why: str, given: str, got: str, sorts: frozenset[str]) -> None:
-        fields = (decision, why, given, got)
+    def row(index: int, decision: str, why: str, inputs: str, outputs: str, acts: frozenset[str]) -> None:
+        fields = (decision, why, inputs, outputs)
         shown = (cut(f.replace(" :: ", " : "), width) or "-" for f, width in zip(fields, _WIDTHS, strict=True))
         position = positions[index]
         text = f"[{position}] " + " :: ".join(shown)
         speaker: Speaker = "user" if source[index].is_user else "assistant"
-        rows.append(Unit(text, "Decision log", speaker, index, 0, position, position, sorts))
+        rows.append(TextPiece(text, "Decision log", speaker, index, 0, position, position, acts))
 
-    for index, sentence, sorts in _decided(source):
+    for index, sentence, acts in _find_decisions(source):
         while turn < len(starts) and starts[turn] <= index:
             turn += 1
         while ahead < len(steps) and steps[ahead].index < index:
             ahead += 1
         start, end = (starts[turn - 1] if turn else 0), (starts[turn] if turn < len(starts) else len(source))
-        given = steps[ahead - 1].title if ahead and steps[ahead - 1].index >= start else ""
+        inputs = steps[ahead - 1].title if ahead and steps[ahead - 1].index >= start else ""
         after = steps[ahead] if ahead < len(steps) and steps[ahead].index < end else None
         if after:
-            told.add(ahead)
+            used.add(ahead)
         decision, *why = _REASON.split(sentence, maxsplit=1)
-        row(index, decision, "".join(why), given, f"{after.title} → {after.outcome}" if after else "", sorts)
+        row(index, decision, "".join(why), inputs, f"{after.title} → {after.outcome}" if after else "", acts)
     for at, step in enumerate(steps):
-        if at not in told and step.acts:
+        if at not in used and step.is_action:
             row(step.index, f"called {step.title}", "", "", step.outcome, _DONE)
-    return [replace(unit, group=number) for number, unit in enumerate(sorted(rows, key=lambda unit: unit.first))]
+    return [replace(piece, group=number) for number, piece in enumerate(sorted(rows, key=lambda piece: piece.first))]
 
 
-def _decided(source: Sequence[Message]) -> Iterator[tuple[int, str, frozenset[str]]]:
+def _find_decisions(source: Sequence[Message]) -> Iterator[tuple[int, str, frozenset[str]]]:
     """The sentences in which something is decided: the assistant's decisions, the user's rules."""
     for index, message in enumerate(source):
         if message.role == "tool":
             continue
         for sentence in sentences_of(message.text):
-            sorts = sorts_of(sentence)
-            if "decision" in sorts or ("rule" in sorts and message.is_user):
-                yield index, sentence, frozenset(sorts)
+            acts = speech_acts_of(sentence)
+            if "decision" in acts or ("rule" in acts and message.is_user):
+                yield index, sentence, frozenset(acts)

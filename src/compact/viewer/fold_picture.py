@@ -15,7 +15,7 @@ from typing import Any
 
 from .._compaction.laws import LAWS
 from .._conversation.formats import FORMATS, MessageFormat, detect
-from .._conversation.message import Message, readable
+from .._conversation.message import Message, readable_text
 from ..errors import InvalidMessage
 
 __all__ = ["LAYERS", "Fold", "lines_of"]
@@ -273,19 +273,18 @@ def _words(message: Message | None, raw: Any) -> str:
     """What was said, and what tools answered; of what is no message all there is."""
     if message is None:
         return _source(raw)
-    answers = (answer.text for answer in message.answers if answer.text not in message.text)
-    return "\n".join(filter(None, (message.text, *answers)))
+    return readable_text(message, with_calls=False)
 
 
 def _preview(message: Message | None, raw: Any) -> str:
-    text = readable(message) if message is not None else _source(raw)
+    text = readable_text(message) if message is not None else _source(raw)
     line = " ".join(text[: 4 * _PREVIEW].split())
     return line if len(line) <= _PREVIEW else f"{line[: _PREVIEW - 1]}…"
 
 
 def _estimated(message: Message | None) -> int:
     """Tokens of a message of which nobody counted them: characters divided by four."""
-    return 4 + (len(readable(message)) // 4 if message is not None else 0)
+    return 4 + (len(readable_text(message)) // 4 if message is not None else 0)
 
 
 def _source(raw: Any) -> str:

@@ -1,11 +1,11 @@
-"""How a host's messages are read, written, judged and mended: one dialect per provider format.
+"""The message formats: how the messages of each provider are read, written, checked and repaired.
 
-Owns: the registry, and detection. The `MessageFormat` protocol and what the formats share are in `base`.
-Must never: change a host object, decide what folds, or count tokens.
+Owns: the table of formats, and detecting the format of messages. What the formats share is in `base` and `parts`.
+Must never: change an object of the application, decide what is compacted, or count tokens.
 
-Detection looks for evidence, message by message, and stops at the first: a message that names its `dialect`, an item
-type that only the Responses API has, a content block that only Anthropic has, a role or field that only chat has. Plain
-messages look alike in all three; then the shape of the tools decides, and without tools nothing does.
+Detection stops at the first message with evidence: an attribute `dialect`, an item type that only the Responses API
+has, a content block that only Anthropic has, a role or field that only chat has. Plain messages look alike in all three
+formats; then the shape of the tools decides, and without tools the format stays unknown.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .anthropic import AnthropicDialect
+from .anthropic import AnthropicFormat
 from .base import MessageFormat, Problem
-from .openai_chat import ChatDialect
-from .openai_responses import RESPONSES_ITEMS, ResponsesDialect
+from .openai_chat import ChatFormat
+from .openai_responses import RESPONSES_ITEMS, ResponsesFormat
 
 __all__ = ["FORMATS", "MessageFormat", "Problem", "detect"]
 
-_CHAT, _RESPONSES, _ANTHROPIC = ChatDialect(), ResponsesDialect(), AnthropicDialect()
+_CHAT, _RESPONSES, _ANTHROPIC = ChatFormat(), ResponsesFormat(), AnthropicFormat()
 
-FORMATS: Mapping[str, MessageFormat] = {dialect.name: dialect for dialect in (_CHAT, _RESPONSES, _ANTHROPIC)}
-"""The built-in dialects by name."""
+FORMATS: Mapping[str, MessageFormat] = {one.name: one for one in (_CHAT, _RESPONSES, _ANTHROPIC)}
+"""The built-in message formats by name."""
 
 _EVIDENCE: Mapping[str, MessageFormat] = {
     **dict.fromkeys(("image_url", "file"), _CHAT),
@@ -37,14 +37,14 @@ _EVIDENCE: Mapping[str, MessageFormat] = {
 
 
 def detect(messages: Sequence[Any], tools: Sequence[Any] | None = None) -> MessageFormat | None:
-    """The dialect these messages are written in, or None when they would read alike in all of them."""
+    """The format of these messages, or None when they read alike in all formats."""
     for raw in messages:
         try:
-            dialect = _of_message(raw)
-        except Exception:  # noqa: S112 - a host's object may raise anything; reading it will say so
+            found = _format_of(raw)
+        except Exception:  # noqa: S112 - an object of the application may raise anything; reading it reports that
             continue
-        if dialect is not None:
-            return dialect
+        if found is not None:
+            return found
     for tool in tools or ():
         if _field(tool, "input_schema") is not None:
             return _ANTHROPIC
@@ -53,11 +53,11 @@ def detect(messages: Sequence[Any], tools: Sequence[Any] | None = None) -> Messa
     return None
 
 
-def _of_message(raw: Any) -> MessageFormat | None:
+def _format_of(raw: Any) -> MessageFormat | None:
     if type(raw) is dict and len(raw) == 2 and type(raw.get("content")) is str and "role" in raw:
         return None  # plain text, which reads alike everywhere: most messages until the first tool call
     if type(raw) is not dict and isinstance(named := getattr(raw, "dialect", None), str) and named in FORMATS:
-        return FORMATS[named]  # it says so itself
+        return FORMATS[named]
     kind = _field(raw, "type")
     content = _field(raw, "content")
     if isinstance(kind, str):
@@ -79,5 +79,5 @@ def _of_message(raw: Any) -> MessageFormat | None:
 
 
 def _field(raw: Any, key: str) -> Any:
-    """One field of a host object, without reading the others: detection must stay cheap."""
+    """One field of a message, without reading the others: detection must stay cheap."""
     return raw.get(key) if type(raw) is dict or isinstance(raw, Mapping) else getattr(raw, key, None)

@@ -1,7 +1,7 @@
 """The Anthropic messages format: messages of content blocks, tool results inside user messages.
 
-Owns: how these messages are read, clipped, judged and mended.
-Must never: change a host object, decide what folds, or count tokens.
+Owns: how these messages are read, clipped, checked and repaired.
+Must never: change an object of the application, decide what is compacted, or count tokens.
 
 Rules of the provider:
 - The first message is a user message, and no message is empty.
@@ -9,50 +9,48 @@ Rules of the provider:
   word of the user; consecutive user messages count as one, because the API joins them.
 - A `tool_result` answers a `tool_use` of the assistant message right before it.
 A server tool's use and result stand in one assistant message, so they need no pair. A list may hold system
-messages too, as hosts keep them; they take no part in the order.
-
-One idea, so one file: judging and mending go by the same order of calls and results (`_Order`).
+messages too; they do not count in the order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InvalidMessage
-from ..message import Message, Role, ToolCall, ToolResult
+from ..message import Message, Role, Slot, ToolCall, ToolResult, pair_answers, unanswered_calls
 from .base import (
     CONTINUES,
     NO_RESULT,
     Problem,
-    Slot,
-    calls_of_answers,
-    guarded,
+    clip_content,
     is_protected,
     orphan_text,
-    role_of_plain,
-    spoken,
+    plain_role,
+    read_role,
+    reading,
+    spoken_messages,
     with_fields,
 )
-from .parts import content_text, encrypted_weight, fields_of, json_text, part_text, text_of
+from .parts import content_text, encrypted_tokens, fields_of, json_text, part_text, text_of
 
-__all__ = ["AnthropicDialect"]
+__all__ = ["AnthropicFormat"]
 
 _ROLES: Mapping[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 
-class AnthropicDialect:
+class AnthropicFormat:
     """Messages of the Anthropic API."""
 
     name = "anthropic"
 
     def read(self, raw: Any) -> Message:
-        """The host message as a `Message`; a user message with nothing but tool results gets the role `tool`."""
-        if (role := role_of_plain(raw, _ROLES)) is not None:
+        """A message as a `Message`; a user message with nothing but tool results gets the role `tool`."""
+        if (role := plain_role(raw, _ROLES)) is not None:
             return Message(role, raw["content"], raw)
-        return guarded(lambda fields: _read(raw, fields), raw)
+        with reading:
+            return _read(raw, fields_of(raw))
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:
         """An assistant message, or a user message where the list starts with it."""
@@ -63,11 +61,13 @@ class AnthropicDialect:
         content = fields_of(raw).get("content")
         if not isinstance(content, (list, tuple)) or not any(_is_result(block) for block in content):
             return raw
-        return with_fields(raw, content=[_clipped(block, shorten) if _is_result(block) else block for block in content])
+        return with_fields(
+            raw, content=[clip_content(block, shorten) if _is_result(block) else block for block in content]
+        )
 
     def problems(self, messages: Sequence[Message]) -> list[Problem]:
         """What the Anthropic API would reject."""
-        turns = list(spoken(messages))
+        turns = list(spoken_messages(messages))
         if not turns:
             return [Problem(0, "empty_list", "The list has no user or assistant message; send at least one.")]
         found: list[Problem] = []
@@ -79,7 +79,7 @@ class AnthropicDialect:
             if _is_empty(message):
                 found.append(Problem(i, "empty_message", f"Message {i} has no content."))
             if message.role == "assistant":
-                found += _unanswered(step, waiting)
+                found += _unanswered_problem(step, waiting)
                 step, waiting, words = i, Counter(call.id for call in message.calls), False
                 continue
             late = words or not _results_first(message)
@@ -94,28 +94,28 @@ class AnthropicDialect:
                     found.append(Problem(i, "misplaced_answer", text))
             words = words or message.role == "user"
         if words:
-            found += _unanswered(step, waiting)
+            found += _unanswered_problem(step, waiting)
         return sorted(found, key=lambda problem: problem.index)
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
         """The list made valid: every step gets its results in the user message right behind it, words after them."""
         if not messages or not self.problems(messages):
             return list(messages), []
-        told = [f"Message {i} was empty and was dropped." for i, m in spoken(messages) if _is_empty(m)]
+        changes = [f"Message {i} was empty and was dropped." for i, m in spoken_messages(messages) if _is_empty(m)]
         origin = [i for i, m in enumerate(messages) if not _is_empty(m)]
         kept = [messages[i] for i in origin]
-        order = _order(kept)
+        order = _find_order(kept)
         for i, k in order.orphans:
-            told.append(f"Message {origin[i]} had a result (number {k + 1}) for no open call; it became a note.")
+            changes.append(f"Message {origin[i]} had a result (number {k + 1}) for no open call; it became a note.")
         for step, slots in order.moved.items():
-            told += [
+            changes += [
                 f"A result in message {origin[i]} was moved behind its call in message {origin[step]}."
                 for i, _ in slots
             ]
         for step, calls in order.missing.items():
             if step != order.pending:
-                told.append(
-                    f"Message {origin[step]} had {len(calls)} calls that were never answered; this is now said."
+                changes.append(
+                    f"Message {origin[step]} had {len(calls)} calls that were never answered; a note was added."
                 )
 
         out: list[Message] = []
@@ -126,31 +126,31 @@ class AnthropicDialect:
                     # A note behind a pending call would end the wait for its result, so it goes before the call.
                     out.append(self._note(kept, order.early))
                 out.append(message)
-                if i not in order.home and (results := self._late_results(kept, order, i)) is not None:
+                if i not in order.home and (results := self._collect_results(kept, order, i)) is not None:
                     out.append(results)
             elif not message.answers:
                 out.append(message)
-            elif (mended := self._mended(kept, order, i)) is not None:
-                if mended.role == "assistant":
-                    notes.append(mended)
-                elif mended is not message and not _results_first(message):
-                    told.append(f"Message {origin[i]} had words before its results; the results now come first.")
-                out.append(mended)
+            elif (repaired := self._repair_message(kept, order, i)) is not None:
+                if repaired.role == "assistant":
+                    notes.append(repaired)
+                elif repaired is not message and not _results_first(message):
+                    changes.append(f"Message {origin[i]} had words before its results; the results now come first.")
+                out.append(repaired)
 
-        turns = [i for i, _ in spoken(out)]
+        turns = [i for i, _ in spoken_messages(out)]
         if turns and any(out[turns[-1]] is note for note in notes):
-            # A closing assistant message would be taken as the start of the model's own answer.
+            # An assistant message at the end would be taken as the start of the model's answer.
             note = out[turns[-1]]
             out[turns[-1]] = self.read({**note.raw, "role": "user"})
         if not turns or out[turns[0]].role == "assistant":
             out.insert(turns[0] if turns else len(out), self.read({"role": "user", "content": CONTINUES}))
-            told.append("The list did not start with a user message, so one was added.")
-        return out, told
+            changes.append("The list did not start with a user message, so one was added.")
+        return out, changes
 
-    def _mended(self, kept: Sequence[Message], order: _Order, i: int) -> Message | None:
+    def _repair_message(self, kept: Sequence[Message], order: _ResultOrder, i: int) -> Message | None:
         """A message with results as it must be: its own results, those that join them, notes, then other words."""
         message = kept[i]
-        added = _late_blocks(kept, order, order.houses[i]) if i in order.houses else []
+        added = _missing_blocks(kept, order, order.houses[i]) if i in order.houses else []
         notes = order.notes.get(i, [])
         strays = any((i, k) in order.strays for k in range(len(message.answers)))
         if not added and not notes and not strays and _results_first(message):
@@ -159,80 +159,78 @@ class AnthropicDialect:
         words = [block for block in _blocks(message) if not _is_result(block)]
         if notes and not results and not words:
             return self._note(kept, notes)
-        told = [{"type": "text", "text": orphan_text(kept[j].answers[k].text)} for j, k in notes]
-        content = [*results, *told, *words]
+        texts = [{"type": "text", "text": orphan_text(kept[j].answers[k].text)} for j, k in notes]
+        content = [*results, *texts, *words]
         if not content:
             return None
         joined = [*notes, *order.moved.get(order.houses.get(i, -1), ())]
-        changes = {"content": content, **_pin(kept, joined)}
+        changes = {"content": content, **_protected_meta(kept, joined)}
         return self.read(with_fields(message.raw, **changes))
 
-    def _late_results(self, kept: Sequence[Message], order: _Order, step: int) -> Message | None:
-        """The results of a step that has none in place; a message that holds just these moves as it is."""
+    def _collect_results(self, kept: Sequence[Message], order: _ResultOrder, step: int) -> Message | None:
+        """The results of a step that has none in place; a message with just these is moved as it is."""
         slots = order.moved.get(step, [])
         sources = {i for i, _ in slots}
         if len(sources) == 1 and not order.missing.get(step):
             source = kept[slots[0][0]]
             if source.role == "tool" and len(source.answers) == len(slots):
                 return source
-        blocks = _late_blocks(kept, order, step)
+        blocks = _missing_blocks(kept, order, step)
         if not blocks:
             return None
-        return self.read({"role": "user", "content": blocks, **_pin(kept, slots)})
+        return self.read({"role": "user", "content": blocks, **_protected_meta(kept, slots)})
 
     def _note(self, kept: Sequence[Message], slots: Sequence[Slot]) -> Message:
         text = "\n".join(orphan_text(kept[i].answers[k].text) for i, k in slots)
-        return self.read({"role": "assistant", "content": text, **_pin(kept, slots)})
+        return self.read({"role": "assistant", "content": text, **_protected_meta(kept, slots)})
 
 
-@dataclass(slots=True)
-class _Order:
+class _ResultOrder:
     """Where the results of a list belong. A step is the index of an assistant message; a slot is one result."""
 
-    home: dict[int, int] = field(default_factory=dict)
-    """Step → the first message that holds results of it in place."""
-    houses: dict[int, int] = field(default_factory=dict)
-    """The reverse of `home`."""
-    moved: dict[int, list[Slot]] = field(default_factory=dict)
-    """Step → its results that stand elsewhere."""
-    missing: dict[int, list[ToolCall]] = field(default_factory=dict)
-    """Step → its calls that have no result at all."""
-    orphans: list[Slot] = field(default_factory=list)
-    """Results without a call."""
-    notes: dict[int, list[Slot]] = field(default_factory=dict)
-    """Message → the orphans it tells of; those among the results of a step wait for the last of these."""
-    strays: set[Slot] = field(default_factory=set)
-    """Results that leave their place: moved ones and orphans."""
-    pending: int = -1
-    """The step that still waits for results, or -1."""
-    early: list[Slot] = field(default_factory=list)
-    """Orphans behind the pending step."""
+    def __init__(self) -> None:
+        self.home: dict[int, int] = {}
+        """Step → the first message that holds results of it in place."""
+        self.houses: dict[int, int] = {}
+        """The reverse of `home`."""
+        self.moved: dict[int, list[Slot]] = {}
+        """Step → its results that stand elsewhere."""
+        self.missing: dict[int, list[ToolCall]] = {}
+        """Step → its calls that have no result at all."""
+        self.orphans: list[Slot] = []
+        """Results without a call."""
+        self.notes: dict[int, list[Slot]] = {}
+        """Message → the orphans noted in it; those among the results of a step stand behind the last of these."""
+        self.strays: set[Slot] = set()
+        """Results that are moved, and orphans."""
+        self.pending = -1
+        """The step that still waits for results, or -1."""
+        self.early: list[Slot] = []
+        """Orphans behind the pending step."""
 
 
-def _order(messages: Sequence[Message]) -> _Order:
-    order = _Order()
-    pairs = calls_of_answers(messages)
-    answered = set(pairs.values())
+def _find_order(messages: Sequence[Message]) -> _ResultOrder:
+    order = _ResultOrder()
+    pairs = pair_answers(messages)
+    order.missing = unanswered_calls(messages, pairs)
     step = end = -1
-    untold: list[Slot] = []
+    pending_notes: list[Slot] = []
 
-    def tell() -> None:
-        for slot in untold:
+    def place_notes() -> None:
+        for slot in pending_notes:
             order.notes.setdefault(max(slot[0], end), []).append(slot)
-        untold.clear()
+        pending_notes.clear()
 
-    for i, message in spoken(messages):
+    for i, message in spoken_messages(messages):
         if message.role == "assistant":
-            tell()
+            place_notes()
             step = i
-            if missing := [call for k, call in enumerate(message.calls) if (i, k) not in answered]:
-                order.missing[i] = missing
             continue
         for k in range(len(message.answers)):
             call = pairs.get((i, k))
             if call is None:
                 order.orphans.append((i, k))
-                untold.append((i, k))
+                pending_notes.append((i, k))
             elif call[0] == step:
                 end = i
                 order.houses.setdefault(order.home.setdefault(step, i), step)
@@ -241,22 +239,22 @@ def _order(messages: Sequence[Message]) -> _Order:
                 order.moved.setdefault(call[0], []).append((i, k))
             order.strays.add((i, k))
         if message.role == "user":
-            tell()
+            place_notes()
             step = -1
     if step in order.missing:
         order.pending = step
-        order.early = untold
+        order.early = pending_notes
     else:
-        tell()
+        place_notes()
     return order
 
 
-def _pin(messages: Sequence[Message], slots: Sequence[Slot]) -> dict[str, Any]:
-    """The mark that keeps a message protected when protected results went into it."""
+def _protected_meta(messages: Sequence[Message], slots: Sequence[Slot]) -> dict[str, Any]:
+    """The `meta` of a message that holds protected results."""
     return {"meta": {"protected": True}} if any(messages[i].pinned for i, _ in slots) else {}
 
 
-def _late_blocks(messages: Sequence[Message], order: _Order, step: int) -> list[Any]:
+def _missing_blocks(messages: Sequence[Message], order: _ResultOrder, step: int) -> list[Any]:
     """The result blocks a step still needs: those that stand elsewhere, and one for each call never answered."""
     blocks = [_results(messages[i])[k] for i, k in order.moved.get(step, ())]
     if step != order.pending:
@@ -266,10 +264,7 @@ def _late_blocks(messages: Sequence[Message], order: _Order, step: int) -> list[
 
 
 def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
-    said = fields.get("role")
-    role = _ROLES.get(said) if isinstance(said, str) else None
-    if role is None:
-        raise InvalidMessage(f"An Anthropic message must have one of the roles {', '.join(_ROLES)}.")
+    role = read_role(fields, _ROLES, "An Anthropic message")
     pinned = is_protected(fields)
     content = fields.get("content")
     if not isinstance(content, (list, tuple)):
@@ -294,7 +289,7 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
         elif kind == "thinking":
             thoughts.append(text_of(block, "thinking"))
         elif kind == "redacted_thinking":
-            weight += encrypted_weight(text_of(block, "data"))
+            weight += encrypted_tokens(text_of(block, "data"))
         else:
             text, tokens = part_text(block)
             texts.append(text)
@@ -331,19 +326,13 @@ def _is_result(block: Any) -> bool:
 
 
 def _results_first(message: Message) -> bool:
-    """Whether no other word of a mixed message stands before one of its results."""
+    """Whether the results of a message stand before its other content."""
     if not message.answers or message.role == "tool":
         return True
     return all(_is_result(block) for block in _blocks(message)[: len(message.answers)])
 
 
-def _clipped(block: Any, shorten: Callable[[str], str]) -> Any:
-    content = fields_of(block).get("content")
-    text = shorten(content_text(content)[0])
-    return with_fields(block, content=[{"type": "text", "text": text}] if isinstance(content, (list, tuple)) else text)
-
-
-def _unanswered(step: int, waiting: Counter[str]) -> list[Problem]:
+def _unanswered_problem(step: int, waiting: Counter[str]) -> list[Problem]:
     missing = waiting.total()
     text = f"Message {step} has {missing} tool_use blocks without a tool_result right behind it."
     return [Problem(step, "unanswered_call", text)] if missing else []

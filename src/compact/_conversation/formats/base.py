@@ -1,11 +1,11 @@
-"""What the dialects share: their contract, how a message is read and copied, and how answers find their calls.
+"""What the message formats share: their protocol, and how a message is read, copied and checked.
 
-Owns: `MessageFormat`, `Problem`, and the words that repairs write into a conversation.
-Must never: know which fields a provider puts where on a message, change a host object, or put content in an error.
+Owns: `MessageFormat`, `Problem`, and the texts that repairs write into a conversation.
+Must never: know which fields a provider puts where on a message, change an object of the application, or put content
+in an error.
 
 Rules:
-- An answer pairs with the nearest earlier call of its id that is still open, as in `History`.
-- A call is **pending** while nothing but answers follows its step: its result may still come, so nobody mends it.
+- A call is **pending** while nothing but answers follows its step: its result may still come, so it is not repaired.
 - What a tool said never gets a person's role, except inside a message that is a person's on the wire anyway.
 
 The codes of a `Problem`:
@@ -28,7 +28,7 @@ from typing import Any, Protocol
 
 from ...errors import InvalidMessage
 from ..message import Message, Role
-from .parts import fields_of
+from .parts import content_text, fields_of
 
 __all__ = [
     "CONTINUES",
@@ -36,13 +36,13 @@ __all__ = [
     "ORPHAN",
     "MessageFormat",
     "Problem",
-    "Slot",
-    "calls_of_answers",
-    "guarded",
+    "clip_content",
     "is_protected",
     "orphan_text",
-    "role_of_plain",
-    "spoken",
+    "plain_role",
+    "read_role",
+    "reading",
+    "spoken_messages",
     "with_fields",
 ]
 
@@ -50,13 +50,10 @@ NO_RESULT = "[no result was recorded for this call]"
 ORPHAN = "[result of a call that is no longer in the conversation]"
 CONTINUES = "(conversation continues)"
 
-Slot = tuple[int, int]
-"""A call or an answer: the index of its message, and its place among that message's calls or answers."""
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing the provider would reject: the index of the message, a code (see above), and a sentence."""
+    """One reason why the provider would reject a list: the index of the message, a code (see above), and a sentence."""
 
     index: int
     code: str
@@ -69,20 +66,20 @@ class MessageFormat(Protocol):
     name: str
 
     def read(self, raw: Any) -> Message:
-        """The host message as a `Message` (pinned when its own `meta["protected"]` is true).
+        """A message of the application as a `Message` (pinned when its `meta["protected"]` is true).
 
         Raises `InvalidMessage` when it is not a message of this format.
         """
         ...
 
     def summary(self, text: str, *, first: bool) -> Any:
-        """A new host message that carries a summary: assistant, or the nearest legal role when it stands `first`."""
+        """A new message with a summary: assistant, or the nearest legal role when it stands `first`."""
         ...
 
     def clip(self, raw: Any, shorten: Callable[[str], str]) -> Any:
-        """A copy of a host message in which every tool output text is replaced by `shorten(text)`.
+        """A copy of a message in which every tool output text is replaced by `shorten(text)`.
 
-        A message without tool output comes back as it is.
+        A message without tool output is returned as it is.
         """
         ...
 
@@ -93,78 +90,87 @@ class MessageFormat(Protocol):
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
         """The list made valid, with one sentence per change. Untouched messages are the same objects.
 
-        A valid list comes back as it is, and an empty one stays empty: there is nothing in it to mend.
+        A valid list is returned as it is, and an empty one stays empty.
         """
         ...
 
 
-def role_of_plain(raw: Any, roles: Mapping[str, Role]) -> Role | None:
+def plain_role(raw: Any, roles: Mapping[str, Role]) -> Role | None:
     """The role of a dict that is nothing but a role and a text, as most messages are; None for any other."""
     if type(raw) is not dict or len(raw) != 2 or type(raw.get("content")) is not str:
         return None
-    said = raw.get("role")
-    return roles.get(said) if type(said) is str else None
+    role = raw.get("role")
+    return roles.get(role) if type(role) is str else None
 
 
-def guarded(read: Callable[[Mapping[str, Any]], Message], raw: Any) -> Message:
-    """Read the fields of a host message. Its objects may run any code of the host's; what that raises gets a type."""
-    try:
-        return read(fields_of(raw))
-    except InvalidMessage:
-        raise
-    except RecursionError:
-        raise InvalidMessage(
-            "The message is nested too deeply to read; flatten it, or send that part as text."
-        ) from None
-    except Exception as error:
-        raise InvalidMessage(f"The message could not be read: its content raised {type(error).__name__}.") from error
+def read_role(fields: Mapping[str, Any], roles: Mapping[str, Role], what: str) -> Role:
+    """The role of a message, of those that its format has."""
+    name = fields.get("role")
+    role = roles.get(name) if isinstance(name, str) else None
+    if role is None:
+        raise InvalidMessage(f"{what} must have one of the roles {', '.join(roles)}.")
+    return role
+
+
+class _ReadGuard:
+    """Raises `InvalidMessage` for whatever the code of an application's object raises while it is read."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, RecursionError):
+            raise InvalidMessage(
+                "The message is nested too deeply to read; flatten it, or send that part as text."
+            ) from None
+        if isinstance(error, Exception) and not isinstance(error, InvalidMessage):
+            raise InvalidMessage(
+                f"The message could not be read: its content raised {type(error).__name__}."
+            ) from error
+
+
+reading = _ReadGuard()
 
 
 def is_protected(fields: Mapping[str, Any]) -> bool:
-    """Whether the message's own `meta` says `protected`. Anything else that `meta` may hold is the host's affair."""
+    """Whether the message's `meta` says `protected`. Anything else in `meta` is ignored."""
     meta = fields.get("meta")
     if meta is None:
         return False
-    with suppress(Exception):  # a host object's own code runs here, and it may raise anything
+    with suppress(Exception):  # code of the application runs here, and it may raise anything
         value = meta.get("protected") if isinstance(meta, Mapping) else getattr(meta, "protected", None)
         return value is True
     return False
 
 
 def with_fields(raw: Any, **changes: Any) -> Any:
-    """A copy of a host message with some fields replaced.
+    """A copy of a message with some fields replaced.
 
-    A Pydantic model stays one while the new values are plain text, which its fields accept for certain; with
-    anything else it becomes a dict rather than a model that breaks its own types. A host's own kind of dict stays one.
+    A Pydantic model stays one while the new values are plain text, which its fields accept for certain; with anything
+    else it becomes a dict rather than an invalid model. A subclass of dict stays one.
     """
     if isinstance(raw, dict) and type(raw) is not dict:
-        made = copy.copy(raw)
-        made.update(changes)
-        return made
+        copied = copy.copy(raw)
+        copied.update(changes)
+        return copied
     model_copy = getattr(raw, "model_copy", None)
     if callable(model_copy) and all(isinstance(value, str) for value in changes.values()):
         return model_copy(update=changes)
     return {**fields_of(raw), **changes}
 
 
-def calls_of_answers(messages: Sequence[Message]) -> dict[Slot, Slot]:
-    """For each answer that has one, the call it answers."""
-    waiting: dict[str, list[Slot]] = {}
-    pairs: dict[Slot, Slot] = {}
-    for i, message in enumerate(messages):
-        for k, answer in enumerate(message.answers):
-            if stack := waiting.get(answer.id):
-                pairs[i, k] = stack.pop()
-        for k, call in enumerate(message.calls):
-            waiting.setdefault(call.id, []).append((i, k))
-    return pairs
+def clip_content(raw: Any, shorten: Callable[[str], str]) -> Any:
+    """A copy of a message or block with its content shortened; a list of parts becomes a list of one text part."""
+    content = fields_of(raw).get("content")
+    text = shorten(content_text(content)[0])
+    return with_fields(raw, content=[{"type": "text", "text": text}] if isinstance(content, (list, tuple)) else text)
 
 
-def spoken(messages: Iterable[Message]) -> Iterator[tuple[int, Message]]:
-    """The messages that take part in the order, with their indices: all but system and developer messages."""
+def spoken_messages(messages: Iterable[Message]) -> Iterator[tuple[int, Message]]:
+    """The messages whose order matters, with their indices: all but system and developer messages."""
     return ((i, m) for i, m in enumerate(messages) if m.role not in ("system", "developer"))
 
 
 def orphan_text(text: str) -> str:
-    """How a result without its call is told."""
+    """The text of a note for a result without its call."""
     return f"{ORPHAN} {text}"

@@ -1,7 +1,7 @@
 """The OpenAI Responses format: a flat list of typed items, of which several make up one assistant step.
 
-Owns: how these items are read, clipped, judged and mended.
-Must never: change a host object, decide what folds, or count tokens.
+Owns: how these items are read, clipped, checked and repaired.
+Must never: change an object of the application, decide what is compacted, or count tokens.
 
 Rules of the provider:
 - An output answers an earlier call of its id that has none yet; where it stands behind the call is free.
@@ -16,22 +16,32 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import InvalidMessage
-from ..message import Message, Role, ToolCall, ToolResult
+from ..message import Message, Role, ToolCall, ToolResult, pair_answers
 from .base import (
     CONTINUES,
     NO_RESULT,
     Problem,
-    calls_of_answers,
-    guarded,
     is_protected,
     orphan_text,
-    role_of_plain,
-    spoken,
+    plain_role,
+    read_role,
+    reading,
+    spoken_messages,
     with_fields,
 )
-from .parts import WEIGHTS, content_text, encrypted_weight, fields_of, json_text, list_of, one_line, part_text, text_of
+from .parts import (
+    MEDIA_TOKENS,
+    content_text,
+    describe_item,
+    encrypted_tokens,
+    fields_of,
+    json_text,
+    list_of,
+    part_text,
+    text_of,
+)
 
-__all__ = ["RESPONSES_ITEMS", "ResponsesDialect"]
+__all__ = ["RESPONSES_ITEMS", "ResponsesFormat"]
 
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _CALLS: Mapping[str, tuple[str, str]] = {
@@ -51,16 +61,17 @@ RESPONSES_ITEMS = frozenset(_CALLS) | _OUTPUTS | _HOSTED | {"reasoning"}
 """Item types that only this format has, besides every one whose type ends in `_call` or `_call_output`."""
 
 
-class ResponsesDialect:
+class ResponsesFormat:
     """Items of the OpenAI Responses API, as the OpenAI Agents SDK passes them around too."""
 
     name = "openai-responses"
 
     def read(self, raw: Any) -> Message:
-        """The host item as a `Message`."""
-        if (role := role_of_plain(raw, _ROLES)) is not None:
+        """An item as a `Message`."""
+        if (role := plain_role(raw, _ROLES)) is not None:
             return Message(role, raw["content"], raw, fragment=role == "assistant")
-        return guarded(lambda fields: _read(raw, fields), raw)
+        with reading:
+            return _read(raw, fields_of(raw))
 
     def summary(self, text: str, *, first: bool) -> dict[str, Any]:
         """An assistant message in its short form, wherever it stands; with its type, which some servers insist on."""
@@ -85,10 +96,10 @@ class ResponsesDialect:
         """What the Responses API would reject."""
         if not messages:
             return [Problem(0, "empty_list", "The list has no items; send at least one.")]
-        pairs = calls_of_answers(messages)
+        pairs = pair_answers(messages)
         answered = {call for call, _ in pairs.values()}
-        tail = _tail(messages)
-        dangling = _dangling(messages)
+        tail = _last_step(messages)
+        dangling = _dangling_reasoning(messages)
         found: list[Problem] = []
         for i, message in enumerate(messages):
             if message.answers and (i, 0) not in pairs:
@@ -102,59 +113,59 @@ class ResponsesDialect:
         return found
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
-        """The list made valid. Items stay where they are; what is missing is said right behind its step."""
+        """The list made valid. Items stay where they are; notes on missing outputs stand right behind their step."""
         if not messages or not self.problems(messages):
             return list(messages), []
-        dangling = _dangling(messages)
-        told = [f"Item {i} was reasoning without the item it led to and was dropped." for i in sorted(dangling)]
+        dangling = _dangling_reasoning(messages)
+        changes = [f"Item {i} was reasoning without the item it led to and was dropped." for i in sorted(dangling)]
         origin = [i for i in range(len(messages)) if i not in dangling]
         kept = [messages[i] for i in origin]
-        pairs = calls_of_answers(kept)
+        pairs = pair_answers(kept)
         answered = {call for call, _ in pairs.values()}
         orphans = [i for i, m in enumerate(kept) if m.answers and (i, 0) not in pairs]
-        told += [f"Item {origin[i]} was the output of no open call and became an assistant note." for i in orphans]
-        tail = _tail(kept)
+        changes += [f"Item {origin[i]} was the output of no open call and became an assistant note." for i in orphans]
+        tail = _last_step(kept)
         pending = any(m.calls and i not in answered for i, m in enumerate(kept[tail:], tail))
         # A note behind a pending call would end the wait for its output, so it goes before the step.
         early = [i for i in orphans if pending and i > tail]
 
         out: list[Message] = []
-        unsaid: list[Message] = []
+        outputs: list[Message] = []
         for i, message in enumerate(kept):
-            if unsaid and message.role in ("user", "tool"):
-                out += unsaid
-                unsaid = []
+            if outputs and message.role in ("user", "tool"):
+                out += outputs
+                outputs = []
             if i == tail:
-                out += [self._note(kept[k]) for k in early]
+                out += [self._orphan_note(kept[k]) for k in early]
             if i in orphans:
-                out += [] if i in early else [self._note(message)]
+                out += [] if i in early else [self._orphan_note(message)]
             elif message.calls and i not in answered and i < tail:
-                told.append(f"Item {origin[i]} was a call that was never answered; this is now said.")
-                stands, behind = self._never_answered(message)
-                out.append(stands)
-                unsaid += behind
+                changes.append(f"Item {origin[i]} was a call that was never answered; a note was added.")
+                replacement, behind = self._replace_unanswered(message)
+                out.append(replacement)
+                outputs += behind
             else:
                 out.append(message)
-        out += unsaid
+        out += outputs
         if not out:
             out = [self.read({"role": "user", "content": CONTINUES})]
-            told.append("Nothing was left to send, so a user message was added.")
-        return out, told
+            changes.append("Nothing was left to send, so a user message was added.")
+        return out, changes
 
-    def _note(self, message: Message) -> Message:
-        return self._said(orphan_text(message.answers[0].text), message.pinned)
+    def _orphan_note(self, message: Message) -> Message:
+        return self._make_note(orphan_text(message.answers[0].text), message.pinned)
 
-    def _said(self, text: str, pinned: bool) -> Message:
-        said: dict[str, Any] = {"type": "message", "role": "assistant", "content": text}
-        return self.read({**said, "meta": {"protected": True}} if pinned else said)
+    def _make_note(self, text: str, pinned: bool) -> Message:
+        note: dict[str, Any] = {"type": "message", "role": "assistant", "content": text}
+        return self.read({**note, "meta": {"protected": True}} if pinned else note)
 
-    def _never_answered(self, message: Message) -> tuple[Message, list[Message]]:
-        """What stands in the place of a call that was never answered, and what follows its step."""
+    def _replace_unanswered(self, message: Message) -> tuple[Message, list[Message]]:
+        """What replaces a call that was never answered, and what follows its step."""
         call = message.calls[0]
         kind = fields_of(message.raw)["type"]
         if kind == "computer_call":
-            # Its only legal output is a screenshot, and nobody took one.
-            return self._said(f"[{kind}: {call.arguments}] {NO_RESULT}", message.pinned), []
+            # Its only legal output is a screenshot, and there is none.
+            return self._make_note(f"[{kind}: {call.arguments}] {NO_RESULT}", message.pinned), []
         output: dict[str, Any] = {"type": f"{kind}_output", "call_id": call.id, "output": NO_RESULT}
         if kind == "local_shell_call":
             output = {"type": f"{kind}_output", "id": call.id, "output": NO_RESULT}
@@ -192,7 +203,7 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
         text, weight = _output_text(fields)
         return Message("tool", "", raw, answers=(ToolResult(text_of(fields, key), text),), pinned=pinned, weight=weight)
     if kind == "reasoning":
-        weight = encrypted_weight(text_of(fields, "encrypted_content"))
+        weight = encrypted_tokens(text_of(fields, "encrypted_content"))
         thoughts = [content_text(fields.get(key))[0] for key in ("summary", "content")]
         hidden = "\n".join(filter(None, thoughts))
         return Message("assistant", "", raw, pinned=pinned, fragment=True, reasoning=True, hidden=hidden, weight=weight)
@@ -202,10 +213,7 @@ def _read(raw: Any, fields: Mapping[str, Any]) -> Message:
 
 
 def _read_message(raw: Any, fields: Mapping[str, Any], pinned: bool) -> Message:
-    said = fields.get("role")
-    role = _ROLES.get(said) if isinstance(said, str) else None
-    if role is None:
-        raise InvalidMessage(f"An item without a known `type` must have one of the roles {', '.join(_ROLES)}.")
+    role = read_role(fields, _ROLES, "An item without a known `type`")
     text, weight = content_text(fields.get("content"))
     return Message(role, text, raw, pinned=pinned, fragment=role == "assistant", weight=weight)
 
@@ -216,15 +224,15 @@ def _read_hosted(raw: Any, kind: str, fields: Mapping[str, Any], pinned: bool) -
     if kind == "item_reference":
         shown = {"item": text_of(fields, "id")}
     elif kind == "image_generation_call" and shown.pop("result", None) is not None:
-        extra = WEIGHTS["image"]
+        extra = MEDIA_TOKENS["image"]
     elif kind == "mcp_list_tools":
         hidden = json_text(shown.pop("tools", None) or [])
-    text, weight = one_line(kind, shown)
+    text, weight = describe_item(kind, shown)
     return Message("assistant", text, raw, pinned=pinned, fragment=True, hidden=hidden, weight=weight + extra)
 
 
 def _output_text(fields: Mapping[str, Any]) -> tuple[str, int]:
-    """What an output item says, and the weight of its media."""
+    """The text of an output item, and the tokens of its media."""
     kind, output = fields["type"], fields.get("output")
     if kind == "mcp_approval_response":
         verdict = "approved" if fields.get("approve") is True else "not approved"
@@ -247,10 +255,10 @@ def _is_step(message: Message) -> bool:
     return message.role == "assistant" and message.fragment
 
 
-def _tail(messages: Sequence[Message]) -> int:
+def _last_step(messages: Sequence[Message]) -> int:
     """Where the last assistant step starts when nothing but answers follows it, else the length of the list."""
     start = len(messages)
-    for i, message in reversed(list(spoken(messages))):
+    for i, message in reversed(list(spoken_messages(messages))):
         if _is_step(message):
             start = i
         elif start < len(messages) or not message.answers:
@@ -258,11 +266,11 @@ def _tail(messages: Sequence[Message]) -> int:
     return start
 
 
-def _dangling(messages: Sequence[Message]) -> set[int]:
+def _dangling_reasoning(messages: Sequence[Message]) -> set[int]:
     """The reasoning items with no assistant item behind them, or only such reasoning."""
     found: set[int] = set()
     followed = False
-    for i, message in reversed(list(spoken(messages))):
+    for i, message in reversed(list(spoken_messages(messages))):
         if message.reasoning and not followed:
             found.add(i)
         else:

@@ -1,11 +1,12 @@
-"""What a message's fields and content parts say, in every dialect.
+"""Reading the fields and content parts of a message, in every format.
 
-Owns: reading a field of any host object, how content parts become text, and the weights of media.
-Must never: know which fields a provider puts where on a message, change a host object, or put content in an error.
+Owns: reading a field of any object, how content parts become text, and the tokens of media.
+Must never: know which fields a provider puts where on a message, change an object of the application, or put content
+in an error.
 
 Rules:
-- Media never count as text: each part adds a marker (`[image]`) to the text and a fixed number of tokens to the weight.
-- A part of a kind nobody here knows is described in one line rather than refused: providers add kinds every month.
+- Media never count as text: each part adds a marker (`[image]`) to the text and a fixed number of tokens.
+- A part of an unknown kind is described in one line rather than refused: providers add kinds every month.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from ...errors import InvalidMessage
 from ..message import as_mapping, fields_or_text
 
 __all__ = [
-    "WEIGHTS",
+    "MEDIA_TOKENS",
     "content_text",
-    "encrypted_weight",
+    "describe_item",
+    "encrypted_tokens",
     "fields_of",
     "json_text",
     "list_of",
-    "one_line",
     "part_text",
     "text_of",
 ]
 
-WEIGHTS: Mapping[str, int] = {
+MEDIA_TOKENS: Mapping[str, int] = {
     "image_low": 85,
     "image": 765,
     "anthropic_image": 1_568,
     "audio": 500,
     "file": 1_500,
 }
-"""Tokens of one media part. Providers charge by size and detail, which a part does not tell: these are typical."""
+"""Tokens of one media part. Providers charge by size and detail, which a part does not have: these are typical."""
 
 _TEXT_FIELD = {
     "text": "text",
@@ -49,26 +50,26 @@ _TEXT_FIELD = {
 }
 _FILES = frozenset({"file", "input_file", "document", "container_upload"})
 _UNREAD = frozenset({"type", "id", "status", "meta", "cache_control", "encrypted_content", "encrypted_index"})
-_ENCRYPTED = re.compile(r',?"encrypted_\w+":"([^"]*)"')
-_BASE64 = re.compile(r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]*")
+_ENCRYPTED = r',?"encrypted_\w+":"([^"]*)"'
+_BASE64 = r"data:[\w/+.-]{1,100};base64,[A-Za-z0-9+/=_-]*"
 
 
 def fields_of(raw: Any, what: str = "A message") -> Mapping[str, Any]:
-    """The fields of a host message or of one of its parts, whatever kind of object it is."""
+    """The fields of a message or of one of its parts, whatever kind of object it is."""
     if type(raw) is dict:
         return raw
     try:
         return as_mapping(raw)
     except RecursionError:
         raise
-    except Exception as error:  # a host object's own code runs here, and it may raise anything
+    except Exception as error:  # code of the application runs here, and it may raise anything
         raise InvalidMessage(
             f"{what} must be a mapping or an object with fields, and a {type(raw).__name__} could not be read as one."
         ) from error
 
 
 def list_of(value: Any, what: str) -> Sequence[Any]:
-    """A list field: nothing counts as an empty list."""
+    """A list field: absent and null count as an empty list."""
     if value is None:
         return ()
     if isinstance(value, (list, tuple)):
@@ -94,27 +95,27 @@ def json_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=fields_or_text)
     except RecursionError:
         raise
-    except Exception as error:  # a host object's own code runs here, and it may raise anything
+    except Exception as error:  # code of the application runs here, and it may raise anything
         raise InvalidMessage(f"A {type(value).__name__} cannot be written as JSON; send it as text.") from error
 
 
-def one_line(kind: str, fields: Mapping[str, Any]) -> tuple[str, int]:
-    """An item that explains itself, as one line without ids and file contents, and the weight of what is encrypted."""
+def describe_item(kind: str, fields: Mapping[str, Any]) -> tuple[str, int]:
+    """An item as one line without ids and file contents, and the tokens of its encrypted fields."""
     shown = (f"{key}={json_text(value)}" for key, value in fields.items() if value is not None and key not in _UNREAD)
-    line = " ".join(_BASE64.sub("[file]", ", ".join(shown)).split())
-    weight = encrypted_weight(text_of(fields, "encrypted_content"))
-    weight += sum(map(encrypted_weight, _ENCRYPTED.findall(line)))
-    line = _ENCRYPTED.sub("", line)
+    line = " ".join(re.sub(_BASE64, "[file]", ", ".join(shown)).split())
+    weight = encrypted_tokens(text_of(fields, "encrypted_content"))
+    weight += sum(map(encrypted_tokens, re.findall(_ENCRYPTED, line)))
+    line = re.sub(_ENCRYPTED, "", line)
     return f"[{kind}: {line}]" if line else f"[{kind}]", weight
 
 
-def encrypted_weight(text: str) -> int:
+def encrypted_tokens(text: str) -> int:
     """Tokens behind an encrypted text: it is about six characters for each."""
     return len(text) // 6
 
 
 def content_text(content: Any) -> tuple[str, int]:
-    """What a content field says, and the weight of its media. Content is text, a list of parts, or nothing."""
+    """The text of a content field, and the tokens of its media. Content is text, a list of parts, or nothing."""
     if isinstance(content, str):
         return content, 0
     texts = []
@@ -128,7 +129,7 @@ def content_text(content: Any) -> tuple[str, int]:
 
 
 def part_text(part: Any) -> tuple[str, int]:
-    """What one content part says, and its weight."""
+    """The text of one content part, and the tokens of its media."""
     if isinstance(part, str):
         return part, 0
     fields = fields_of(part, "A content part")
@@ -138,19 +139,19 @@ def part_text(part: Any) -> tuple[str, int]:
     if kind in _TEXT_FIELD:
         return text_of(fields, _TEXT_FIELD[kind]), 0
     if kind == "image":
-        return "[image]", WEIGHTS["anthropic_image"]
+        return "[image]", MEDIA_TOKENS["anthropic_image"]
     if kind in ("image_url", "input_image", "computer_screenshot"):
         image = fields.get("image_url")
         holder = fields if image is None or isinstance(image, str) else fields_of(image, "An image")
-        return "[image]", WEIGHTS["image_low" if holder.get("detail") == "low" else "image"]
+        return "[image]", MEDIA_TOKENS["image_low" if holder.get("detail") == "low" else "image"]
     if kind in ("input_audio", "audio", "output_audio"):
-        return "[audio]", WEIGHTS["audio"]
+        return "[audio]", MEDIA_TOKENS["audio"]
     if kind in _FILES:
         return _file_text(kind, fields)
     if kind == "search_result":
         text, weight = content_text(fields.get("content"))
         return f"[search result: {text_of(fields, 'title')} {text_of(fields, 'source')}]\n{text}", weight
-    return one_line(kind, fields)
+    return describe_item(kind, fields)
 
 
 def _file_text(kind: str, fields: Mapping[str, Any]) -> tuple[str, int]:
@@ -170,4 +171,4 @@ def _file_text(kind: str, fields: Mapping[str, Any]) -> tuple[str, int]:
     if source.get("type") == "content":
         text, weight = content_text(source.get("content"))
         return f"{marker}\n{text}", weight
-    return marker, WEIGHTS["file"]
+    return marker, MEDIA_TOKENS["file"]

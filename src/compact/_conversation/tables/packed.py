@@ -1,37 +1,35 @@
 """The packed token tables, and the encodings built from them.
 
 Owns: the packed tables, and building a `tiktoken.Encoding` from one. Stock tiktoken downloads a table at first use;
-ours is on disk already and is checked before it is used.
-Must never: open a connection, write a file, or touch the environment.
+this one is on disk and is checked before it is used.
+Must never: open a connection, write a file, or read the environment.
 
 Rules:
 - A packed file is xz over the length of every token (one byte each, in rank order), one zero byte, then the bytes
   of all tokens, joined. A token is never empty, so the first zero ends the lengths. The rank is the position.
 - `SOURCES` pins the published file that a table was packed from (the hash tiktoken itself pins) and the packed file.
   `scripts/pack_tables.py` makes the second from the first.
-- Each table loads once per process, at first use, whichever thread asks first.
+- Each table loads once per process, at first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CompactError
 
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["SOURCES", "Source", "encoding", "unpack"]
+__all__ = ["SOURCES", "TableSource", "encoding", "unpack"]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What defines one encoding, next to its table: how text is split, and the tokens that are not text."""
+class TableSource(NamedTuple):
+    """What defines one encoding besides its table: how text is split, and the tokens that are not text."""
 
     published_sha256: str
     packed_sha256: str
@@ -43,8 +41,8 @@ _UPPER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}"
 _LOWER = r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
 _SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 
-SOURCES: Mapping[str, Source] = {
-    "o200k_base": Source(
+SOURCES: Mapping[str, TableSource] = {
+    "o200k_base": TableSource(
         published_sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
         packed_sha256="70472ba4d36ca35bce416124385c2d6df1953930f28be5f740e26447ceba6854",
         pattern="|".join(
@@ -60,7 +58,7 @@ SOURCES: Mapping[str, Source] = {
         ),
         special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
     ),
-    "cl100k_base": Source(
+    "cl100k_base": TableSource(
         published_sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
         packed_sha256="e1ee7067cf51bfacce1d4030f1f40c542712308e81d33a96c3cc1b5a6f689298",
         pattern="|".join(
@@ -84,7 +82,7 @@ SOURCES: Mapping[str, Source] = {
         },
     ),
 }
-"""Every encoding there is a table for."""
+"""Every encoding with a table."""
 
 _loaded: dict[str, tiktoken.Encoding] = {}
 _loading = Lock()

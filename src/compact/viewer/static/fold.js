@@ -33,7 +33,7 @@ export function citedText(text, cite) {
 
 // Summaries are plain text; a short line that says no more than a name reads as a heading.
 function citedLine(shown, cite) {
-  const kind = /^<\/?COMPACT-SUMMARY[^>]*>$/.test(shown) ? "tag"
+  const kind = /^<[^<>]+>$/.test(shown) ? "tag"
     : /^(?:#{1,4} )?\p{Lu}[^.:;,!?[\]]{1,48}:?$/u.test(shown) ? "title" : /^\s*(?:[-*•]|\d+\.) /.test(shown) ? "item"
     : "";
   const box = h("div", { class: `said-line ${kind}`, dir: "auto" });

@@ -1,12 +1,11 @@
-"""What the summarizers that call a model share: a client and its key, and every failure as one of our errors.
+"""What the summarizers that call a model share: the client and its key, replies, and failures as `SummaryError`.
 
-Owns: finding a client and its key, and the typing of whatever a client raises or a server answers.
-Must never: import a client by itself, try again (the chain does), or put a server's own words into an error: they may
-quote the conversation or a key.
+Owns: importing a client, reading its key, and the error for whatever a client raises or a server answers.
+Must never: retry (the pipeline does), or put a server's words into an error: they may quote the conversation or a key.
 
-The official clients of both providers are built by one generator and name their errors alike, so one place types both.
-They are used synchronously, one per manager: the drivers run a summarizer in a thread that they can leave behind, so
-the same client serves threads and every event loop, where an async client would belong to the loop that used it first.
+The official clients of both providers come from one generator and name their errors alike, so one function types both.
+They are used synchronously, one per manager: a summarizer runs in a thread that can be abandoned, so the same client
+serves threads and every event loop; an async client would belong to the loop that used it first.
 """
 
 from __future__ import annotations
@@ -36,10 +35,21 @@ from ..errors import (
     SummaryTimeout,
     TokenLimitExceeded,
 )
-from .kind import Summarizer, Written
+from .summarizer import Summarizer, Written
 
-__all__ = ["accepted", "check", "client_of", "closing", "failure_of", "key_for", "retry_after", "typed_errors"]
-__all__ += ["unpaid", "unreadable", "written"]
+__all__ = [
+    "accept_reply",
+    "check_reply",
+    "close_with",
+    "error_for_status",
+    "import_client",
+    "make_written",
+    "mark_unpaid",
+    "parse_retry_after",
+    "read_key",
+    "typed_errors",
+    "unreadable_answer",
+]
 
 RETRYABLE = frozenset({408, 409, 429})
 """Statuses below 500 after which the same request may succeed."""
@@ -53,7 +63,7 @@ _REFUSED = re.compile(
     r"content[ _-]?(policy|filter|management)|usage polic|invalid_prompt|safety system", re.IGNORECASE
 )
 _NAME = re.compile(r"[A-Za-z]+_[A-Za-z_]{1,60}")
-"""The name a server gives its failure, as against a sentence."""
+"""A server's name for its failure, not a sentence."""
 _ADVICE = {
     401: "the key was not accepted; check {key}",
     402: "the account has no credit; check its billing",
@@ -63,7 +73,7 @@ _ADVICE = {
 }
 
 
-def client_of(provider: str) -> Any:
+def import_client(provider: str) -> Any:
     """The provider's official client, as a module."""
     try:
         return import_module(provider)
@@ -73,14 +83,14 @@ def client_of(provider: str) -> Any:
         ) from None
 
 
-def closing(write: Summarizer, client: Any) -> Summarizer:
-    """The summarizer whose connections close when nobody holds it any more."""
+def close_with(write: Summarizer, client: Any) -> Summarizer:
+    """The summarizer; its client closes when the summarizer is garbage collected."""
     finalize(write, client.close)
     return write
 
 
-def key_for(policy: SummaryPolicy, variable: str, base_url: str | None) -> str:
-    """The key of the environment; a server of one's own may need none, but the clients insist on a text."""
+def read_key(policy: SummaryPolicy, variable: str, base_url: str | None) -> str:
+    """The key from the environment; a private server may need none, but the clients require a text."""
     key = os.environ.get(variable, "").strip() or ("none" if base_url else "")
     if not key:
         raise ConfigError(
@@ -90,18 +100,18 @@ def key_for(policy: SummaryPolicy, variable: str, base_url: str | None) -> str:
     return key
 
 
-def check(reply: Any, key: str) -> None:
-    """Refuse a reply that came with status 200 and is none: a page, or a failure that a gateway learnt of too late."""
+def check_reply(reply: Any, key: str) -> None:
+    """Refuse a reply with status 200 that is a web page, or that a gateway turned into a failure too late."""
     if not isinstance(reply, BaseModel | Mapping):
         raise ModelUnavailable("the server answered with a page; check summary.base_url", retryable=False)
     failure = getattr(reply, "error", None)
     if failure:
         status = failure.get("code") if isinstance(failure, Mapping) else None
-        raise failure_of(status if isinstance(status, int) and status >= 400 else 502, failure, key)
+        raise error_for_status(status if isinstance(status, int) and status >= 400 else 502, failure, key)
 
 
-def written(text: Any, asked: Any, answered: Any, model: Any) -> Written:
-    """A reply's text with its bill. Clients hand through whatever a server sent; what is no number is no bill."""
+def make_written(text: Any, asked: Any, answered: Any, model: Any) -> Written:
+    """A reply's text with the tokens it used. Clients pass on whatever a server sent; only numbers count."""
     if not isinstance(text, str):
         raise TypeError
     tokens = [count if isinstance(count, int) else None for count in (asked, answered)]
@@ -109,8 +119,8 @@ def written(text: Any, asked: Any, answered: Any, model: Any) -> Written:
     return Written(text, input_tokens=tokens[0], output_tokens=tokens[1], model=name)
 
 
-def accepted(written: Written, ask: Ask, *, refused: bool, cut_off: bool) -> Written:
-    """What a model wrote, unless it says itself that this is no summary; the tokens are paid for either way."""
+def accept_reply(summary: Written, ask: Ask, *, refused: bool, cut_off: bool) -> Written:
+    """The summary, unless the model refused or was cut off; the tokens are paid for either way."""
     failure: SummaryError | None = None
     if refused:
         failure = ContentFilter("the model refused to summarize")
@@ -120,53 +130,53 @@ def accepted(written: Written, ask: Ask, *, refused: bool, cut_off: bool) -> Wri
             "does not reason first"
         )
     if failure is not None:
-        failure.tokens = written.tokens
+        failure.tokens = summary.tokens
         raise failure
-    return written
+    return summary
 
 
 @contextmanager
 def typed_errors(client: Any, timeout: float, key: str) -> Iterator[None]:
-    """Turn whatever the client raises inside into one of our errors; `key` is the variable that holds the key."""
+    """Turn whatever the client raises inside into a `SummaryError`; `key` is the variable that holds the key."""
     try:
         yield
     except client.APITimeoutError:
         raise SummaryTimeout(f"no answer within {timeout:g} s; raise summary.timeout or use a faster model") from None
     except client.APIStatusError as error:
-        raise failure_of(error.status_code, error.body, key, retry_after(error.response.headers)) from None
+        raise error_for_status(error.status_code, error.body, key, parse_retry_after(error.response.headers)) from None
     except client.APIConnectionError as error:
         cause = type(error.__cause__ or error).__name__
         failure = ModelUnavailable(f"the connection failed ({cause}); check summary.base_url and the network")
-        raise (unpaid(failure) if cause.startswith("Connect") else failure) from None
+        raise (mark_unpaid(failure) if cause.startswith("Connect") else failure) from None
     except (client.APIError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise unreadable(error) from None
+        raise unreadable_answer(error) from None
 
 
-def unreadable(error: Exception) -> SummaryError:
+def unreadable_answer(error: Exception) -> SummaryError:
     """The error for an answer in which something is missing, or not what it should be."""
     return ModelUnavailable(f"the answer cannot be read ({type(error).__name__}): it is broken or cut off")
 
 
-def failure_of(status: int, body: object, key: str, retry_after: float | None = None) -> SummaryError:
-    """The error for an answer that is a failure: its status, what the body says, and the pause it asks for."""
+def error_for_status(status: int, body: object, key: str, retry_after: float | None = None) -> SummaryError:
+    """The error for an answer that is a failure, by its status, its body, and the pause it asks for."""
     detail = body.get("error", body) if isinstance(body, Mapping) else body
     fields = [detail.get(name) for name in ("code", "type", "message")] if isinstance(detail, Mapping) else [detail]
-    said = " ".join(field for field in fields if isinstance(field, str))
-    name = ", ".join([str(status), *filter(_NAME.fullmatch, said.split(" ")[:1])])
-    if status == 413 or (status in (400, 422) and _TOO_LONG.search(said)):
-        return unpaid(
+    text = " ".join(field for field in fields if isinstance(field, str))
+    name = ", ".join([str(status), *filter(_NAME.fullmatch, text.split(" ")[:1])])
+    if status == 413 or (status in (400, 422) and _TOO_LONG.search(text)):
+        return mark_unpaid(
             TokenLimitExceeded(
                 f"the request is larger than the model's window (status {name}); set summary.max_input_tokens to the "
                 "window, or use a model with a larger one"
             )
         )
-    if status in (400, 422) and _REFUSED.search(said):
-        return unpaid(ContentFilter(f"the provider's content policy refused the request (status {name})"))
+    if status in (400, 422) and _REFUSED.search(text):
+        return mark_unpaid(ContentFilter(f"the provider's content policy refused the request (status {name})"))
     advice = _ADVICE.get(status) or (
         "the service is failing; try later" if status >= 500 else "the request was not accepted; check summary.model"
     )
     retryable = status in RETRYABLE or status >= 500
-    return unpaid(
+    return mark_unpaid(
         ModelUnavailable(
             f"the server answered with status {name}: {advice.format(key=key)}",
             retryable=retryable,
@@ -175,22 +185,22 @@ def failure_of(status: int, body: object, key: str, retry_after: float | None = 
     )
 
 
-def unpaid(error: SummaryError) -> SummaryError:
-    """The same error, known to have cost nothing."""
+def mark_unpaid(error: SummaryError) -> SummaryError:
+    """The same error, marked as having cost nothing."""
     error.tokens = 0, 0
     return error
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds the server asks to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
-    said, scale = headers.get("retry-after-ms"), 0.001
-    if said is None:
-        said, scale = headers.get("retry-after", ""), 1.0
+    value, scale = headers.get("retry-after-ms"), 0.001
+    if value is None:
+        value, scale = headers.get("retry-after", ""), 1.0
     try:
-        seconds = float(said) * scale
+        seconds = float(value) * scale
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(said).timestamp() - time.time()
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
         except (ValueError, OverflowError, OSError):
             return None
     return None if math.isnan(seconds) else max(0.0, seconds)
