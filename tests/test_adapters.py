@@ -17,7 +17,7 @@ from playback import managed
 from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact.adapters import before_model_call
 from compact.adapters._bridge import Bridge
-from compact.adapters._session_gate import Gate
+from compact.adapters.session_gate import Gate
 from compact.errors import ConfigError, ManagerClosed
 from compact.testing import Recorder, chat
 

@@ -25,8 +25,8 @@ from compact._conversation.formats import FORMATS, detect
 from compact.errors import LogError
 from compact.importers import IMPORTERS, Conversation, read_logs
 from compact.importers import detect as importer_of
-from compact.importers._log import Log
-from compact.importers.sources import SUFFIXES, expand
+from compact.importers._log_reader import Log
+from compact.importers.log_sources import SUFFIXES, expand
 from compact.testing import chat, transcripts
 
 GOLDEN = Path(__file__).parent / "golden" / "logs"

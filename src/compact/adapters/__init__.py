@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .._engine.manager import CompactManager
-from ._session_gate import Gate, OnError
+from .session_gate import Gate, OnError
 
 __all__ = ["OnError", "before_model_call"]
 

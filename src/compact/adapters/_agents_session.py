@@ -14,7 +14,7 @@ from .._engine.fair_lock import FairLock
 from .._engine.manager import CompactManager
 from .._engine.run_async import to_the_end
 from ..errors import ConfigError
-from ._session_gate import Gate, OnError
+from .session_gate import Gate, OnError
 
 __all__ = ["CompactSession", "call_ids"]
 

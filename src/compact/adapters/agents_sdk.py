@@ -23,7 +23,7 @@ from uuid import uuid4
 from .._engine.manager import CompactManager
 from ._agents_session import CompactSession, call_ids
 from ._extras import requires
-from ._session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, named
 
 with requires("openai-agents>=0.21", "agents"):
     from agents import Agent, RunHooks, handoff

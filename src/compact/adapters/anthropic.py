@@ -18,9 +18,9 @@ from typing import TypeVar, cast
 
 from .._engine.manager import CompactManager
 from .._http.endpoints import MESSAGES
-from ._client import SESSION_HEADER, SessionId, wrap
+from ._provider_client import SESSION_HEADER, SessionId, wrap
 from ._extras import requires
-from ._session_gate import Gate, OnError
+from .session_gate import Gate, OnError
 
 with requires("anthropic>=0.77", "anthropic"):
     import anthropic

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, named
 
 with requires("google-adk>=2.0", "adk"):
     from google.adk.plugins.base_plugin import BasePlugin

@@ -16,7 +16,7 @@ from typing import Any
 from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, named
 
 with requires("langchain>=1.2", "langchain"):
     from langchain.agents.middleware import AgentMiddleware

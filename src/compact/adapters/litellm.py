@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from .._conversation.message import as_mapping
 from .._engine.manager import CompactManager
 from ._extras import requires
-from ._session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, named
 
 with requires("litellm>=1.90", "litellm"):
     from litellm.integrations.custom_logger import CustomLogger

@@ -26,7 +26,7 @@ from .._engine.manager import CompactManager
 from ..errors import ConfigError
 from ._bridge import Bridge
 from ._extras import requires
-from ._session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, named
 
 with requires("llama-index-core>=0.14.16", "llama-index"):
     from llama_index.core.base.llms.types import ChatMessage

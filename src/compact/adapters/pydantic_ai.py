@@ -17,7 +17,7 @@ from .._engine.manager import CompactManager
 from ..config import window_of
 from ._bridge import Bridge
 from ._extras import requires
-from ._session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, named
 
 with requires("pydantic-ai-slim>=2.62", "pydantic-ai"):
     from opentelemetry.trace import NoOpTracer

@@ -20,7 +20,7 @@ from typing import Any
 from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from ._session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, named
 
 with requires("smolagents>=1.24", "smolagents"):
     from smolagents.models import get_tool_json_schema

@@ -21,7 +21,7 @@ from .._compaction.layouts import LAYOUTS, layered
 from .._compaction.plan import Clip, Fold, Plan, Slot
 from .._conversation.formats import FORMATS, detect
 from .._conversation.message import History, Message
-from .._spec.conduct import Observed, misconduct
+from .._spec.fold_check import Observed, misconduct
 from .._spec.conversation import Item, Items
 from ..config.sections import Policy
 from ..errors import ArchiveError, InvalidMessage

@@ -28,9 +28,9 @@ from . import (
     openhands,
     plain,
 )
-from ._conversation import Conversation, Importer
-from ._log import Foreign, Log
-from .sources import Source, expand
+from ._importer import Conversation, Importer
+from ._log_reader import Foreign, Log
+from .log_sources import Source, expand
 
 __all__ = ["IMPORTERS", "Conversation", "Importer", "detect", "read_logs"]
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ._conversation import Conversation, finished, left_out
-from ._log import Log
-from ._request_pairs import Exchange, Threads
+from ._importer import Conversation, finished, left_out
+from ._log_reader import Log
+from ._recorded_calls import Exchange, Threads
 
 __all__ = ["read_traces"]
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._conversation import Importer
-from ._requests import first_exchange, is_anthropic, read_requests
+from ._importer import Importer
+from ._request_logs import first_exchange, is_anthropic, read_requests
 
 __all__ = ["IMPORTER"]
 

@@ -18,8 +18,8 @@ from .._archive.archive import Archive
 from .._redaction import Redactor
 from ..errors import ArchiveError, LogError
 from ..stores import summary_key
-from ._conversation import Conversation, Importer, finished
-from ._log import Log
+from ._importer import Conversation, Importer, finished
+from ._log_reader import Log
 
 __all__ = ["IMPORTER"]
 

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._conversation import COMPACTED, Conversation, Importer, epoch, finished, left_out
-from ._log import Log
+from ._importer import COMPACTED, Conversation, Importer, epoch, finished, left_out
+from ._log_reader import Log
 
 __all__ = ["IMPORTER"]
 

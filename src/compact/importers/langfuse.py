@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ._conversation import Importer
-from ._request_pairs import Exchange, exchange_of, unpacked
+from ._importer import Importer
+from ._recorded_calls import Exchange, exchange_of, unpacked
 from ._trace_exports import read_traces
 
 __all__ = ["IMPORTER"]

@@ -17,8 +17,8 @@ from typing import Any
 
 from .._conversation.formats.openai_responses import RESPONSES_ITEMS
 from ..errors import LogError
-from ._conversation import Conversation, Importer, epoch, finished
-from ._log import Log
+from ._importer import Conversation, Importer, epoch, finished
+from ._log_reader import Log
 
 __all__ = ["IMPORTER", "is_message"]
 

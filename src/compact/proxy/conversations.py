@@ -28,7 +28,7 @@ from .._conversation.formats import FORMATS
 from .._engine.manager import CompactManager
 from .._http.endpoints import Endpoint, window_named
 from .._session.entries import Memory
-from ..adapters._session_gate import Gate
+from ..adapters.session_gate import Gate
 from ..errors import ArchiveError
 from .body import Body
 from .bounded import Bounded

@@ -27,9 +27,9 @@ from .archive_reader import Shelf
 from .export import STATIC, static_text
 from .ingest import LIMIT, Refused, accept, too_large
 from .queries import Answers, Params, Unknown, Wrong, number_of
-from .span_sources import Source
+from .span_reader import Source
 from .span_table import Spans, whole_text
-from .threads import Workers
+from .workers import Workers
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -26,7 +26,7 @@ from .._redaction import Redactor, held_secrets
 from ..config import CompactConfig
 from ..errors import ArchiveError
 from ..stores import KeyMissing, Store, open_store, summary_key, transcript_key
-from .fold_picture import Fold, lines_of
+from .fold_document import Fold, lines_of
 from .span_table import whole_text
 from .timeline import archived_fold
 

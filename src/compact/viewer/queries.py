@@ -14,8 +14,8 @@ from ..errors import CompactError
 from ..sinks import plain
 from .archive_reader import Shelf
 from .export import exported, file_name
-from .fold_picture import Fold
-from .span_sources import Source
+from .fold_document import Fold
+from .span_reader import Source
 from .span_table import Spans, whole_text
 from .timeline import timeline
 

@@ -24,7 +24,7 @@ from ..errors import CompactError
 from .access import Guard
 from .app import Viewer
 from .archive_reader import Shelf
-from .span_sources import Source
+from .span_reader import Source
 from .span_table import Spans
 
 __all__ = ["running", "serve"]

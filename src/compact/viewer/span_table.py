@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from .database import in_memory, is_damaged, opened, renewed
 from .ingest import seconds_of
-from .span_digest import brief_of
+from .span_brief import brief_of
 
 __all__ = ["NEWEST", "TAIL", "Noted", "Spans", "whole_text"]
 

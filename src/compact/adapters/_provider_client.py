@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 from .._http.endpoints import Endpoint, is_too_long, window_named
 from ..errors import CompactError, ConfigError
-from ._session_gate import Gate
+from .session_gate import Gate
 
 __all__ = ["SESSION_HEADER", "SessionId", "wrap"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from .._conversation.formats import FORMATS, detect
 from .._conversation.message import Message
 from ..errors import InvalidMessage, LogError
-from ._log import Log
+from ._log_reader import Log
 
 __all__ = ["COMPACTED", "Conversation", "Importer", "epoch", "finished", "left_out"]
 

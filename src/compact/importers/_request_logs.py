@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._conversation.formats import detect
-from ._conversation import Conversation, finished, left_out
-from ._log import Log
-from ._request_pairs import Exchange, Threads, answer_of, exchange_of, unpacked
+from ._importer import Conversation, finished, left_out
+from ._log_reader import Log
+from ._recorded_calls import Exchange, Threads, answer_of, exchange_of, unpacked
 
 __all__ = ["exchange_in", "first_exchange", "is_anthropic", "read_requests"]
 

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from ..errors import LogError
-from .sources import Source
+from .log_sources import Source
 
 __all__ = ["MAX_BYTES", "Foreign", "Log", "Row"]
 
