@@ -25,7 +25,7 @@ from compact._conversation.formats import FORMATS, detect
 from compact.errors import LogError
 from compact.importers import IMPORTERS, Conversation, read_logs
 from compact.importers import detect as importer_of
-from compact.importers._log_reader import Log
+from compact.importers._log_reader import LogReader
 from compact.importers.log_sources import SUFFIXES, expand
 from compact.testing import chat, transcripts
 
@@ -380,9 +380,9 @@ def test_a_line_or_a_document_has_a_limit() -> None:
     for data in (message + b"\n" + message, message.replace(b":", b":\n")):
         Path("long.jsonl").write_bytes(data)
         (source,) = expand(["long.jsonl"])
-        Log(source, limit=1000).close()
+        LogReader(source, limit=1000).close()
         with pytest.raises(LogError, match="800 bytes"):
-            Log(source, limit=800)
+            LogReader(source, limit=800)
 
 
 # -- what belongs together -------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ _NOTHING = (
 )
 _FEWEST = 400
 """Characters of a long message that are shown at least."""
-_SAID_AT_THE_END = 600
+_CLOSING_CHARS = 600
 _SMALLEST = 2_000
 _MOST_SPANS = 50
 
@@ -101,7 +101,7 @@ class RecallTool:
 
     def __call__(self, arguments: str | Mapping[str, Any]) -> str:
         """The answer to a call: originals with position and role, or a sentence that says what to send instead."""
-        given = _read(arguments)
+        given = _parse_arguments(arguments)
         cite, query = _text(given.get("cite")), _text(given.get("query"))
         try:
             if cite:
@@ -128,7 +128,7 @@ class RecallTool:
     def _shown(self, found: Sequence[Recalled], cite: str, offset: int = 0) -> str:
         """The originals within `max_chars`: a search shares the room among them, a citation reads on from the start."""
         shown = [_RECORD]
-        room = self._max_chars - len(_RECORD) - _SAID_AT_THE_END
+        room = self._max_chars - len(_RECORD) - _CLOSING_CHARS
         for number, one in enumerate(found):
             share = room if cite else max(_FEWEST, room // (len(found) - number))
             if room < _FEWEST:
@@ -146,25 +146,25 @@ class RecallTool:
 def _window(one: Recalled, skip: int, share: int, *, whole: bool) -> str:
     """As much of a text as its share allows: from `skip` on, or around the place that answers a search."""
     text = one.text
-    if len(_indented(text[skip:])) <= share:
-        return _indented(f"[from character {skip:,}] {text[skip:]}" if skip else text)
+    if len(_indent(text[skip:])) <= share:
+        return _indent(f"[from character {skip:,}] {text[skip:]}" if skip else text)
     start = skip
     if not whole:
         at = max(0, text.find(one.snippet.strip("…")))
         start = max(0, min(at - (share - len(one.snippet)) // 2, len(text) - share))
     piece = text[start : start + share]
-    while (over := len(_indented(piece)) - share) > 0:
+    while (over := len(_indent(piece)) - share) > 0:
         piece = piece[:-over]
     end = start + len(piece)
     rest = f'{{"cite": "{one.cite}", "offset": {end}}}' if whole else f'{{"cite": "{one.cite}"}}'
-    return f"[characters {start:,} to {end:,} of {len(text):,}; for the rest: {rest}] {_indented(piece)}"
+    return f"[characters {start:,} to {end:,} of {len(text):,}; for the rest: {rest}] {_indent(piece)}"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n    ".join(text.splitlines())
 
 
-def _read(arguments: str | Mapping[str, Any]) -> Mapping[str, Any]:
+def _parse_arguments(arguments: str | Mapping[str, Any]) -> Mapping[str, Any]:
     """What a model sent, as far as it can be read; nothing when it cannot."""
     given: Any = arguments
     if isinstance(given, (str, bytes)):

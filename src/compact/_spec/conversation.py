@@ -11,9 +11,21 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Fold", "Item", "Items", "Shape", "after", "blocks", "message", "open_in", "plan_for", "runs", "tokens"]
+__all__ = [
+    "FoldIndices",
+    "Item",
+    "Items",
+    "Shape",
+    "after",
+    "blocks",
+    "message",
+    "open_in",
+    "plan_for",
+    "runs",
+    "tokens",
+]
 
-Fold = frozenset[int]
+FoldIndices = frozenset[int]
 SPOKEN = frozenset({"assistant", "call", "twice", "result"})
 _WANTS = {"call": 1, "twice": 2}
 
@@ -143,7 +155,7 @@ def eligible(items: Items, window: int) -> frozenset[int]:
     return frozenset(i for i in free if known.of[i] <= free)
 
 
-def runs(items: Items, window: int) -> tuple[Fold, ...]:
+def runs(items: Items, window: int) -> tuple[FoldIndices, ...]:
     """The longest runs of two or more of them, earliest first."""
     free = eligible(items, window)
     edges = [i for i in sorted(free) if i - 1 not in free]
@@ -157,7 +169,7 @@ def runs(items: Items, window: int) -> tuple[Fold, ...]:
     return tuple(found)
 
 
-def in_place(items: Items, window: int, target: int, shape: Shape) -> tuple[Fold, ...]:
+def in_place(items: Items, window: int, target: int, shape: Shape) -> tuple[FoldIndices, ...]:
     """The earliest runs, only as many as get below the target; 0 asks for all."""
     found = runs(items, window)
     size = tokens(items)
@@ -185,14 +197,14 @@ def kept_by_rolling(items: Items, shape: Shape) -> set[int]:
     return {i for i in range(1, len(items) + 1) if max(blocks(items).of[i]) >= since}
 
 
-def all_but(items: Items, kept: set[int]) -> tuple[Fold, ...]:
+def all_but(items: Items, kept: set[int]) -> tuple[FoldIndices, ...]:
     """What no rule keeps folds, earlier summaries with it; a summary alone is nothing to fold."""
     known, old = blocks(items), summaries(items)
     folded = frozenset(range(1, len(items) + 1)) - ((kept | known.open | known.pinned) - old)
     return () if folded <= old else (folded,)
 
 
-def plan_for(items: Items, window: int, target: int, shape: Shape) -> tuple[Fold, ...]:
+def plan_for(items: Items, window: int, target: int, shape: Shape) -> tuple[FoldIndices, ...]:
     """What a fold of this list would be."""
     if shape.layout == "in_place":
         return in_place(items, window, target, shape)
@@ -200,9 +212,9 @@ def plan_for(items: Items, window: int, target: int, shape: Shape) -> tuple[Fold
     return all_but(items, kept)
 
 
-def after(items: Items, plan: tuple[Fold, ...], bodies: Iterable[int], layout: str) -> Items:
+def after(items: Items, plan: tuple[FoldIndices, ...], bodies: Iterable[int], layout: str) -> Items:
     """What a fold leaves. A body is the size of a summary; without one, an earlier summary stays as it stands."""
-    left = {min(fold): _left(items, fold, body) for fold, body in zip(plan, bodies, strict=True)}
+    left = {min(fold): _replacement(items, fold, body) for fold, body in zip(plan, bodies, strict=True)}
     folded = frozenset().union(*plan)
     if layout == "layered" and plan:
         pinned = blocks(items).pinned - blocks(items).open  # a call that waits stays: its result will come behind it
@@ -215,7 +227,7 @@ def after(items: Items, plan: tuple[Fold, ...], bodies: Iterable[int], layout: s
     return tuple(result)
 
 
-def _left(items: Items, fold: Fold, body: int) -> Items:
+def _replacement(items: Items, fold: FoldIndices, body: int) -> Items:
     if body:
         of = frozenset().union(*(items[i - 1].of for i in fold))
         return (Item(max(of), "summary", False, of, body),)

@@ -1,6 +1,6 @@
 """Whether folds that were archived are steps of the model.
 
-Owns: `Observed` and `misconduct`. Must never: know how an archive is written, or doubt what the model leaves open.
+Owns: `ObservedFold` and `find_violations`. Must never: know how an archive is written, or doubt what the model leaves open.
 
 The model is walked with what an archive tells: the list before a fold, what folded, which summaries there were, and
 what was left. How much was to be kept an archive does not tell, so any plan passes that keeps the laws of plans; what
@@ -12,37 +12,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .conversation import SPOKEN, Fold, Item, Items, Shape, blocks, summaries
+from .conversation import SPOKEN, FoldIndices, Item, Items, Shape, blocks, summaries
 from .session import ModelState, Rules, steps
 
-__all__ = ["Observed", "misconduct"]
+__all__ = ["ObservedFold", "find_violations"]
 
 LAYOUTS = frozenset({"in_place", "layered", "rolling"})
 
 
-class Observed(NamedTuple):
+class ObservedFold(NamedTuple):
     """A fold as an archive tells it; `bodies` says of each of its folds whether there was a summary."""
 
     layout: str
     list: Items
-    plan: tuple[Fold, ...]
+    plan: tuple[FoldIndices, ...]
     bodies: tuple[bool, ...]
     left: Items
 
 
-def misconduct(seen: Observed) -> Iterator[str]:
+def find_violations(seen: ObservedFold) -> Iterator[str]:
     """Where a fold is no step of the model, in plain sentences; nothing when it is one."""
-    yield from _unlawful(seen)
+    yield from _plan_violations(seen)
     if seen.layout not in LAYOUTS:
         return  # what a layout of the user's own leaves, it alone knows
-    expected, left = [_shape(item) for item in _left(seen)], [_shape(item) for item in seen.left]
+    expected, left = [_comparable(item) for item in _expected_list(seen)], [_comparable(item) for item in seen.left]
     if expected != left:
         at = next((i for i, pair in enumerate(zip(expected, left, strict=False)) if pair[0] != pair[1]), None)
         where = f"they differ from message {at} on" if at is not None else "one is longer"
         yield f"{len(left):,} messages were left and the model leaves {len(expected):,}: {where}"
 
 
-def _left(seen: Observed) -> Items:
+def _expected_list(seen: ObservedFold) -> Items:
     """What the model leaves, step by step from the plan on."""
     if not seen.plan:
         return seen.list
@@ -53,28 +53,28 @@ def _left(seen: Observed) -> Items:
     return state.archive[-1].left
 
 
-def _shape(item: Item) -> tuple[int, str, bool]:
+def _comparable(item: Item) -> tuple[int, str, bool]:
     return item.at, item.kind, item.pin
 
 
-def _unlawful(seen: Observed) -> Iterator[str]:
+def _plan_violations(seen: ObservedFold) -> Iterator[str]:
     """The laws of plans."""
     known = blocks(seen.list)
     folded = frozenset().union(*seen.plan)
     if held := sorted(folded & (known.pinned | known.open)):
-        yield f"messages {_counted(held)} are pinned or wait for a result, and were folded"
+        yield f"messages {_count_from_zero(held)} are pinned or wait for a result, and were folded"
     split = sorted(i for fold in seen.plan for i in fold if not known.of[i] <= fold)
     if split:
-        yield f"messages {_counted(split)} were folded without what belongs to them"
+        yield f"messages {_count_from_zero(split)} were folded without what belongs to them"
     if seen.layout != "in_place":
         return
     if others := sorted(i for i in folded if seen.list[i - 1].kind not in SPOKEN):
-        yield f"messages {_counted(others)} are neither the assistant's nor results, and were folded"
+        yield f"messages {_count_from_zero(others)} are neither the assistant's nor results, and were folded"
     for fold in seen.plan:
         if len(fold) < 2 or max(fold) - min(fold) + 1 != len(fold) or fold & summaries(seen.list):
-            yield f"messages {_counted(sorted(fold))} are no run of two or more that were never folded"
+            yield f"messages {_count_from_zero(sorted(fold))} are no run of two or more that were never folded"
 
 
-def _counted(indices: list[int]) -> list[int]:
+def _count_from_zero(indices: list[int]) -> list[int]:
     """Places in a list as hosts count them, from 0."""
     return [i - 1 for i in indices]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .conversation import Fold, Item, Items, Shape, after, message, open_in, plan_for, starts, tokens
+from .conversation import FoldIndices, Item, Items, Shape, after, message, open_in, plan_for, starts, tokens
 
 __all__ = ["Archived", "ModelState", "Rules", "Step", "Tries", "start", "steps"]
 
@@ -52,7 +52,7 @@ class Archived(NamedTuple):
     list: Items
     upto: int
     done: bool = False
-    folds: tuple[Fold, ...] = ()
+    folds: tuple[FoldIndices, ...] = ()
     left: Items = ()
 
 
@@ -70,7 +70,7 @@ class ModelState(NamedTuple):
     summarizer: str = "idle"
     at: str = "rest"
     forced: bool = False
-    plan: tuple[Fold, ...] = ()
+    plan: tuple[FoldIndices, ...] = ()
     bodies: tuple[int, ...] = ()
     tries: Tries = Tries()
     broken: str = "no"
@@ -128,7 +128,7 @@ def steps(now: ModelState, rules: Rules) -> Iterator[Step]:
         if to != now.wanted:
             yield "Change", to, now.but(wanted=to, changed=True, window=to if now.at == "rest" else now.window)
     if now.at == "rest":
-        yield from _begin(now.but(list=_seen(now)), rules)
+        yield from _begin(now.but(list=_list_on_call(now)), rules)
     elif now.at == "judged":
         yield "Select", None, _select(now, rules)
     elif now.at == "selected":
@@ -139,20 +139,20 @@ def steps(now: ModelState, rules: Rules) -> Iterator[Step]:
             now.but(archive=(*now.archive, entry), at="asking", phase="compacting", summarizer="in_progress"),
         )
     elif now.at == "asking":
-        yield "Answer", 1, _settled(now, rules, (1,), now.broken)
+        yield "Answer", 1, _settle(now, rules, (1,), now.broken)
         if now.failures < rules.max_failures:
             for error in rules.errors:
-                yield "Fail", error, _failed(now.but(failures=now.failures + 1), rules, error)
+                yield "Fail", error, _fail(now.but(failures=now.failures + 1), rules, error)
     elif now.at == "replacing":
         left = after(now.list, now.plan, now.bodies, rules.shape.layout)
         done = now.archive[-1]._replace(done=True, folds=now.plan, left=left)
         yield "Save", None, now.but(archive=(*now.archive[:-1], done), at="saved")
     elif now.at == "saved":
-        yield "Return", None, _returned(now, rules)
+        yield "Return", None, _return_list(now, rules)
     if now.at in ("selected", "replacing") and now.failures < rules.max_failures:
-        yield "StoreFails", None, _still(now.but(failures=now.failures + 1), rules)
+        yield "StoreFails", None, _give_up(now.but(failures=now.failures + 1), rules)
     if now.crashes < rules.max_crashes:
-        yield "Crash", None, _crashed(now)
+        yield "Crash", None, _crash(now)
 
 
 def due(now: ModelState, rules: Rules) -> bool:
@@ -167,11 +167,11 @@ def due(now: ModelState, rules: Rules) -> bool:
     )
 
 
-def _judged(now: ModelState, rules: Rules) -> str:
+def _state_by_trigger(now: ModelState, rules: Rules) -> str:
     return "needed" if due(now, rules) else "not_needed"
 
 
-def _heard(now: ModelState, rules: Rules, what: str) -> Item:
+def _new_item(now: ModelState, rules: Rules, what: str) -> Item:
     kind = {"pinned": "assistant", "pinned call": "call"}.get(what, what)
     return message(len(now.said) + 1, kind, kind != what, rules.shape.message_cost)
 
@@ -181,26 +181,26 @@ def _say(now: ModelState, rules: Rules) -> Iterator[Step]:
         waiting = bool(open_in(now.host))
         for what in rules.sayable:
             if (what == "result") == waiting:
-                item = _heard(now, rules, what)
+                item = _new_item(now, rules, what)
                 host = (*now.host, item)
                 yield "Say", what, now.but(said=(*now.said, item), host=host, list=host)
 
 
-def _given_back(now: ModelState) -> ModelState:
+def _give_back(now: ModelState) -> ModelState:
     return now.but(**_CALL_OVER, window=now.wanted, host=now.list, missed=False)
 
 
-def _raised(now: ModelState) -> ModelState:
+def _raise_error(now: ModelState) -> ModelState:
     return now.but(**_CALL_OVER, window=now.wanted, list=now.host)
 
 
-def _still(now: ModelState, rules: Rules) -> ModelState:
+def _give_up(now: ModelState, rules: Rules) -> ModelState:
     """The fold was given up, and nothing changed."""
-    judged = now.but(state=_judged(now, rules))
-    return _raised(judged) if rules.on_failure == "raise" else _given_back(judged)
+    judged = now.but(state=_state_by_trigger(now, rules))
+    return _raise_error(judged) if rules.on_failure == "raise" else _give_back(judged)
 
 
-def _seen(now: ModelState) -> Items:
+def _list_on_call(now: ModelState) -> Items:
     """What the host holds, with the fold in its place that a process archived before it died."""
     newest = now.newest
     if newest is None or not now.missed:
@@ -209,8 +209,8 @@ def _seen(now: ModelState) -> Items:
 
 
 def _begin(now: ModelState, rules: Rules) -> Iterator[Step]:
-    judged = now.but(state=_judged(now, rules), changed=False)
-    yield "Judge", None, judged.but(at="judged") if judged.state == "needed" else _given_back(judged)
+    judged = now.but(state=_state_by_trigger(now, rules), changed=False)
+    yield "Judge", None, judged.but(at="judged") if judged.state == "needed" else _give_back(judged)
     if rules.manual:
         yield "Demand", None, now.but(state="needed", at="judged", forced=True, changed=False)
 
@@ -219,23 +219,23 @@ def _select(now: ModelState, rules: Rules) -> ModelState:
     by_tokens = not now.forced and 0 < rules.token_threshold <= tokens(now.list)
     chosen = now.but(plan=plan_for(now.list, now.window, rules.target if by_tokens else 0, rules.shape))
     if not chosen.plan or (chosen.positions == now.refused and not now.forced):
-        judged = now.but(state=_judged(now, rules))
-        return _raised(judged) if chosen.plan and rules.on_failure == "raise" else _given_back(judged)
+        judged = now.but(state=_state_by_trigger(now, rules))
+        return _raise_error(judged) if chosen.plan and rules.on_failure == "raise" else _give_back(judged)
     return chosen.but(state="in_progress", phase="selecting", at="selected")
 
 
-def _settled(now: ModelState, rules: Rules, more: tuple[int, ...], why: str) -> ModelState:
+def _settle(now: ModelState, rules: Rules, more: tuple[int, ...], why: str) -> ModelState:
     """A body for the fold under way, or for all that are left."""
     bodies = now.bodies + more
     if len(bodies) < len(now.plan):
         return now.but(bodies=bodies, tries=Tries(), broken=why)
     if why != "no" and rules.on_failure == "raise":
         refused = now.positions if why == "unusable" else frozenset[int]()
-        return _raised(now.but(state=_judged(now, rules), refused=refused))
+        return _raise_error(now.but(state=_state_by_trigger(now, rules), refused=refused))
     return now.but(bodies=bodies, tries=Tries(), broken=why, at="replacing", phase="replacing", summarizer="idle")
 
 
-def _failed(now: ModelState, rules: Rules, error: str) -> ModelState:
+def _fail(now: ModelState, rules: Rules, error: str) -> ModelState:
     tries = now.tries
     if error == "unusable" and tries.halved < 2:
         return now.but(tries=tries._replace(halved=tries.halved + 1))
@@ -245,17 +245,17 @@ def _failed(now: ModelState, rules: Rules, error: str) -> ModelState:
         return now.but(tries=tries._replace(again=tries.again + 1))
     # When the first answer cannot be used, nobody pays for the others.
     count = len(now.plan) if not now.bodies and error == "unusable" else 1
-    return _settled(now, rules, (int(rules.on_failure == "extract"),) * count, error)
+    return _settle(now, rules, (int(rules.on_failure == "extract"),) * count, error)
 
 
-def _returned(now: ModelState, rules: Rules) -> ModelState:
+def _return_list(now: ModelState, rules: Rules) -> ModelState:
     left = now.archive[-1].left
     full = 0 < rules.token_threshold <= tokens(left)
     over = now.but(**_CALL_OVER, window=now.wanted, list=left, host=left, missed=False, refused=frozenset())
     return over.but(state="needed" if full else "completed")
 
 
-def _crashed(now: ModelState) -> ModelState:
+def _crash(now: ModelState) -> ModelState:
     """What the process knew is gone, the archive and the host's list are not."""
     missed = now.missed or now.at == "saved"
     over = now.but(**_CALL_OVER, window=now.wanted, list=now.host, state="not_needed", missed=missed)

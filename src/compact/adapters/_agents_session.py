@@ -39,7 +39,7 @@ class CompactSession:
         self.session_settings = getattr(session, "session_settings", None)
         self._session, self._manager, self._name = session, manager, session_id or self.session_id
         self._gate = Gate(manager, on_error)
-        self._turns = _turns(self.session_id)
+        self._turns = _store_lock(self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """The items, compacted; of a session that is asked for so many, the newest."""
@@ -49,7 +49,7 @@ class CompactSession:
             return items
         failure: Exception | None
         try:
-            compacted = items if _a_call_waits(items) else list(await self._manager.apreflight(self._name, items))
+            compacted = items if _has_pending_call(items) else list(await self._manager.apreflight(self._name, items))
             if compacted == items:
                 return items
             await self._manager._akeep(self._name, items)
@@ -101,13 +101,13 @@ def call_ids(items: Sequence[Any], *, outputs: bool = False) -> list[str]:
     return [item["call_id"] for item in each if str(item.get("type")).endswith("_output") is outputs]
 
 
-def _a_call_waits(items: Sequence[Any]) -> bool:
+def _has_pending_call(items: Sequence[Any]) -> bool:
     """Whether the list ends among tool calls, one of them without its output: it may want a person's approval."""
     last = call_ids(items[-1:]) or call_ids(items[-1:], outputs=True)
     return bool(last) and not set(call_ids(items)) <= set(call_ids(items, outputs=True))
 
 
 @lru_cache(maxsize=1_000)
-def _turns(_session_id: str) -> FairLock:
+def _store_lock(_session_id: str) -> FairLock:
     """One at a time in a store, whichever object speaks to it."""
     return FairLock()

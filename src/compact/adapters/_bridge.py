@@ -1,6 +1,6 @@
 """A framework's messages as messages of a provider's format, and back.
 
-Owns: `Wire` and `Bridge`. Must never: know a framework, or make a new object for a message that was kept.
+Owns: `WireMessage` and `Bridge`. Must never: know a framework, or make a new object for a message that was kept.
 
 The manager reads what the providers read, and the archive, the viewer and recall read the same. So a framework's
 messages cross here: each becomes one or more chat messages that remember where they came from, and what the manager
@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["Bridge", "Read", "Wire", "Write"]
+__all__ = ["Bridge", "Read", "WireMessage", "Write"]
 
 Read = Callable[[Any], Iterable[dict[str, Any]]]
 Write = Callable[[Sequence[dict[str, Any]], Any], Any]
 
 
-class Wire(dict[str, Any]):
+class WireMessage(dict[str, Any]):
     """A chat message, the framework's message it came from, and which of that one's wires it is."""
 
     __slots__ = ("host", "part", "parts")
@@ -37,9 +37,9 @@ class Wire(dict[str, Any]):
         super().__init__(fields)
         self.host, self.part, self.parts = host, part, parts
 
-    def __copy__(self) -> Wire:
+    def __copy__(self) -> WireMessage:
         """A copy is what becomes of a message that is shortened: another text of the same origin."""
-        return Wire(self, self.host, self.part, self.parts)
+        return WireMessage(self, self.host, self.part, self.parts)
 
 
 class Bridge:
@@ -49,21 +49,21 @@ class Bridge:
         self._read = read
         self._write = write
 
-    def outward(self, messages: Iterable[Any]) -> list[Wire]:
+    def outward(self, messages: Iterable[Any]) -> list[WireMessage]:
         """What the manager reads."""
-        wires: list[Wire] = []
+        wires: list[WireMessage] = []
         for message in messages:
             fields = list(self._read(message))
-            wires += (Wire(each, message, part, len(fields)) for part, each in enumerate(fields))
+            wires += (WireMessage(each, message, part, len(fields)) for part, each in enumerate(fields))
         return wires
 
-    def homeward(self, outgoing: Sequence[dict[str, Any]], given: Iterable[Wire]) -> list[Any]:
+    def homeward(self, outgoing: Sequence[dict[str, Any]], given: Iterable[WireMessage]) -> list[Any]:
         """What the framework sends: kept messages as they were, and new ones where the manager wrote."""
         untouched = {id(wire) for wire in given}
         messages: list[Any] = []
         for wires in _runs(outgoing):
             first = wires[0]
-            if not isinstance(first, Wire):
+            if not isinstance(first, WireMessage):
                 messages.append(self._write(wires, None))
             elif len(wires) == first.parts and all(id(wire) in untouched for wire in wires):
                 messages.append(first.host)
@@ -75,9 +75,9 @@ class Bridge:
 def _runs(outgoing: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Wires in a row that came from one message; a host may have the same object in its list twice."""
     runs: list[list[dict[str, Any]]] = []
-    last: Wire | None = None
+    last: WireMessage | None = None
     for wire in outgoing:
-        own = wire if isinstance(wire, Wire) else None
+        own = wire if isinstance(wire, WireMessage) else None
         if own is not None and last is not None and own.host is last.host and own.part > last.part:
             runs[-1].append(wire)
         else:

@@ -1,6 +1,6 @@
 """Contents of Google ADK as chat messages, and back.
 
-Owns: `turns` (contents with an id for every call and result), `read` and `write` for the bridge, and `contents` (what
+Owns: `identify_parts` (contents with an id for every call and result), `read` and `write` for the bridge, and `request_contents` (what
 goes into a request). Must never: change a content or a part.
 
 - Gemini: a step with calls follows a user's turn, and one content right behind it has all of its results. So a summary
@@ -22,24 +22,24 @@ from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from .._conversation.formats.base import CONTINUES
 from .._conversation.formats.parts import content_text
 
-__all__ = ["Turn", "Written", "contents", "plain", "read", "turns", "write"]
+__all__ = ["CompactContent", "IdentifiedContent", "identify_parts", "json_fields", "read", "request_contents", "write"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turn:
+class IdentifiedContent:
     """A content with an id for each part, empty where it is no call and no result; or the instructions as text."""
 
     content: Any
     ids: tuple[str, ...] = ()
 
 
-class Written(Content):
+class CompactContent(Content):
     """A content of ours, such as a summary."""
 
 
-def turns(given: Iterable[Any], instructions: Any = None) -> list[Turn]:
+def identify_parts(given: Iterable[Any], instructions: Any = None) -> list[IdentifiedContent]:
     """An id is `name#id`, or `name##number` for a call without one; the next result of that name is its result."""
-    turns = [Turn(str(instructions))] if instructions else []
+    identify_parts = [IdentifiedContent(str(instructions))] if instructions else []
     waiting: dict[str, list[str]] = {}
     number = 0
     for content in given:
@@ -57,11 +57,11 @@ def turns(given: Iterable[Any], instructions: Any = None) -> list[Turn]:
                 ids.append(known.pop(0) if known else f"{result.name}#{result.id or '#'}")
             else:
                 ids.append("")
-        turns.append(Turn(content, tuple(ids)))
-    return turns
+        identify_parts.append(IdentifiedContent(content, tuple(ids)))
+    return identify_parts
 
 
-def read(turn: Turn) -> Iterator[dict[str, Any]]:
+def read(turn: IdentifiedContent) -> Iterator[dict[str, Any]]:
     content = turn.content
     if isinstance(content, str):
         yield {"role": "system", "content": content}
@@ -73,7 +73,7 @@ def read(turn: Turn) -> Iterator[dict[str, Any]]:
             if any((part.part_metadata or {}).get("protected") is True for part in parts):
                 meta["protected"] = True
             if _parts(wire) != parts:  # chat has no field for all of it
-                meta["parts"] = [plain(part) for part in parts]
+                meta["parts"] = [json_fields(part) for part in parts]
             yield {**wire, "meta": meta} if meta else wire
 
 
@@ -87,11 +87,11 @@ def _groups(content: Any) -> list[list[Any]]:
 def _wire(role: str, parts: Sequence[Any], ids: Sequence[str]) -> dict[str, Any]:
     if parts and (result := parts[0].function_response):
         media = [_piece(part) for part in result.parts or ()]
-        said: Any = [{"type": "text", "text": _said(result)}, *media] if media else _said(result)
+        said: Any = [{"type": "text", "text": _result_text(result)}, *media] if media else _result_text(result)
         return {"role": "tool", "tool_call_id": ids[0], "content": said}
     pieces = [_piece(part) for part in parts if not part.function_call and not (part.thought and part.text)]
-    plain = len(pieces) == 1 and pieces[0]["type"] == "text"
-    wire: dict[str, Any] = {"role": role, "content": pieces[0]["text"] if plain else pieces or ""}
+    json_fields = len(pieces) == 1 and pieces[0]["type"] == "text"
+    wire: dict[str, Any] = {"role": role, "content": pieces[0]["text"] if json_fields else pieces or ""}
     if thoughts := [part.text for part in parts if part.thought and part.text]:
         wire["reasoning_content"] = "\n".join(thoughts)
     if calls := [(part.function_call, each) for part, each in zip(parts, ids, strict=True) if part.function_call]:
@@ -110,16 +110,16 @@ def _piece(part: Any) -> dict[str, Any]:
         kind = {"image": "image_url", "audio": "input_audio"}.get((media.mime_type or "").split("/")[0], "file")
         url = media.file_uri if part.file_data else f"sha256:{hashlib.sha256(media.data or b'').hexdigest()}"
         return {"type": kind, kind: {"url": url, "filename": media.display_name}}
-    kinds = (kind for kind in plain(part).items() if isinstance(kind[1], dict) and kind[0] != "part_metadata")
+    kinds = (kind for kind in json_fields(part).items() if isinstance(kind[1], dict) and kind[0] != "part_metadata")
     kind, fields = next(kinds, ("thought_signature", {}))
     return {"type": kind, **fields}
 
 
-def _said(result: Any) -> str:
+def _result_text(result: Any) -> str:
     """What a tool returned; ADK puts what is no object under `result`."""
     said = result.response or {}
-    plain = said.get("result") if len(said) == 1 else None
-    return plain if isinstance(plain, str) else _json(said)
+    json_fields = said.get("result") if len(said) == 1 else None
+    return json_fields if isinstance(json_fields, str) else _json(said)
 
 
 def _json(value: Any) -> str:
@@ -129,39 +129,39 @@ def _json(value: Any) -> str:
 # -- and back ----------------------------------------------------------------------------------------------------------
 
 
-def write(wires: Sequence[Any], turn: Turn | None) -> Any:
+def write(wires: Sequence[Any], turn: IdentifiedContent | None) -> Any:
     if turn is not None:
         content, groups = turn.content, _groups(turn.content)
-        kept = {id(part): _saying(wire, part) for wire in wires for part in groups[wire.part]}
+        kept = {id(part): _with_result_text(wire, part) for wire in wires for part in groups[wire.part]}
         return content.model_copy(update={"parts": [kept[id(part)] for part in content.parts if id(part) in kept]})
     [wire] = wires
     if wire["role"] == "tool":
         return Content(role="user", parts=_parts(wire))
-    return Written(role="model" if wire.get("tool_calls") else "user", parts=_parts(wire))
+    return CompactContent(role="model" if wire.get("tool_calls") else "user", parts=_parts(wire))
 
 
 def _parts(wire: dict[str, Any]) -> list[Any]:
     """The parts that say what a chat message says."""
     if whole := (wire.get("meta") or {}).get("parts"):
-        return [_saying(wire, Part.model_validate_json(_json(part))) for part in whole]
+        return [_with_result_text(wire, Part.model_validate_json(_json(part))) for part in whole]
     if wire["role"] == "tool":
-        return [_saying(wire, Part(function_response=FunctionResponse(**_named(wire["tool_call_id"]))))]
+        return [_with_result_text(wire, Part(function_response=FunctionResponse(**_name_and_id(wire["tool_call_id"]))))]
     thought, said = wire.get("reasoning_content"), content_text(wire.get("content"))[0]
     parts = [Part(text=thought, thought=True)] if thought else []
     parts += [Part(text=said)] if said else []
     for call in wire.get("tool_calls") or ():
         arguments = json.loads(call["function"]["arguments"])
-        parts.append(Part(function_call=FunctionCall(**_named(call["id"]), args=arguments)))
+        parts.append(Part(function_call=FunctionCall(**_name_and_id(call["id"]), args=arguments)))
     return parts
 
 
-def _named(call: str) -> dict[str, Any]:
-    """The name and the id behind an id of `turns`."""
+def _name_and_id(call: str) -> dict[str, Any]:
+    """The name and the id behind an id of `identify_parts`."""
     name, _, own = call.partition("#")
     return {"name": name, "id": None if own.startswith("#") else own}
 
 
-def _saying(wire: dict[str, Any], part: Any) -> Any:
+def _with_result_text(wire: dict[str, Any], part: Any) -> Any:
     """The part; a result with the text of the message, when that was shortened or is new."""
     result, said = part.function_response, content_text(wire["content"])[0]
     if not result or said == content_text(_wire("tool", [part], [""])["content"])[0]:
@@ -173,11 +173,11 @@ def _saying(wire: dict[str, Any], part: Any) -> Any:
     return part.model_copy(update={"function_response": result})
 
 
-def contents(outgoing: Iterable[Any]) -> list[Any]:
+def request_contents(outgoing: Iterable[Any]) -> list[Any]:
     """What goes into the request, by Gemini's rules also where something was left out."""
     made: list[Any] = []
     for each in outgoing:
-        content = each.content if isinstance(each, Turn) else each
+        content = each.content if isinstance(each, IdentifiedContent) else each
         if isinstance(content, str):
             continue
         last = made[-1] if made else None
@@ -194,6 +194,6 @@ def _has(content: Any, kind: str) -> bool:
     return any(getattr(part, kind) for part in content.parts or ())
 
 
-def plain(value: Any) -> Any:
+def json_fields(value: Any) -> Any:
     """The fields of a part or a tool as JSON has them; a function may return anything, so what has no form is text."""
     return value.model_dump(mode="json", exclude_none=True, fallback=str)

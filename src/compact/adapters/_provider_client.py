@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from .._http.endpoints import Endpoint, is_too_long, window_named
+from .._http.endpoints import Endpoint, is_too_long, window_in_refusal
 from ..errors import CompactError, ConfigError
 from .session_gate import Gate
 
@@ -46,10 +46,10 @@ def wrap(
     if package not in {kind.__module__.partition(".")[0] for kind in type(client).__mro__}:
         raise ConfigError(f"compacting takes a client of the package {package}, not a {type(client).__name__}")
     own = f"{package}-{uuid.uuid4().hex[:12]}"
-    newest: MutableMapping[str, _Call] = WeakValueDictionary()
+    newest: MutableMapping[str, _ClientRequest] = WeakValueDictionary()
     paths = {endpoint.path: endpoint for endpoint in endpoints}
 
-    def opened(options: Any) -> tuple[Any, _Call | None]:
+    def opened(options: Any) -> tuple[Any, _ClientRequest | None]:
         """The options without our header, and the conversation in them, if there is one and all of it is there."""
         headers = options.headers if isinstance(options.headers, Mapping) else {}
         said = [str(value) for key, value in headers.items() if key.lower() == SESSION_HEADER]
@@ -57,13 +57,13 @@ def wrap(
             kept = {key: value for key, value in headers.items() if key.lower() != SESSION_HEADER}
             options = options.model_copy(update={"headers": kept})
         api = paths.get(options.url.partition("?")[0])
-        body = _body_of(api, options) if api else None
+        body = _read_body(api, options) if api else None
         if api is None or body is None:
             return options, None
         text, named = (None, session_id) if callable(session_id) else (session_id, None)
         session = said[0] if said else named(body) if named else None
         session = session or gate.apart(text or own, body[api.messages])
-        return options, _Call(gate, api, options, body, session, newest)
+        return options, _ClientRequest(gate, api, options, body, session, newest)
 
     def equip(made: Any) -> Any:
         request, copy = made.request, made.copy
@@ -107,7 +107,7 @@ def wrap(
 
 
 @dataclass(frozen=True)
-class _Call:
+class _ClientRequest:
     """One request with a whole conversation in it."""
 
     gate: Gate
@@ -115,7 +115,7 @@ class _Call:
     options: Any
     body: Mapping[str, Any]
     session: str
-    newest: MutableMapping[str, _Call]
+    newest: MutableMapping[str, _ClientRequest]
     """Whose list each session weighed last: see `weighing`."""
 
     @property
@@ -125,12 +125,12 @@ class _Call:
     @property
     def asked(self) -> dict[str, Any]:
         """What the gate wants to know besides."""
-        return {"tools": self.api.weighed(self.body), "model": self.body.get("model")}
+        return {"tools": self.api.counted_tools(self.body), "model": self.body.get("model")}
 
     @property
     def reserve(self) -> int | None:
         """The tokens that the answer may have."""
-        return self.api.reserved(self.body)
+        return self.api.reserved_output(self.body)
 
     @contextmanager
     def weighing(self) -> Iterator[None]:
@@ -148,7 +148,7 @@ class _Call:
     def carrying(self, messages: Any) -> Any:
         """The options of a request with these messages."""
         body = {**self.body, self.api.messages: messages}
-        extra = {key: value for key, value in (self.options.extra_json or {}).items() if not _is_listed(value)}
+        extra = {key: value for key, value in (self.options.extra_json or {}).items() if not _is_list_like(value)}
         # A function, since some clients copy options deeply, and a method would take the manager along.
         changes = {"json_data": body, "extra_json": extra or None, "post_parser": lambda got: self._answered(got)}
         return self.options.model_copy(update=changes)
@@ -158,7 +158,7 @@ class _Call:
         if not is_too_long(error.status_code, error.body):
             return None
         # The provider may count more than we do.
-        limit = (window_named(str(error)) or 0) * 3 // 4 - (self.reserve or 0)
+        limit = (window_in_refusal(str(error)) or 0) * 3 // 4 - (self.reserve or 0)
         with self.weighing():
             return self.gate.smaller(self.session, self.messages, limit if limit > 0 else None, **self.asked)
 
@@ -186,7 +186,7 @@ class _Call:
             yield self._heard(event)
 
 
-def _body_of(endpoint: Endpoint, options: Any) -> dict[str, Any] | None:
+def _read_body(endpoint: Endpoint, options: Any) -> dict[str, Any] | None:
     """What is sent, `extra_body` included, when all of a conversation is in it.
 
     Its lists are lists: an iterator can be read only once, so it is left alone until we are sure.
@@ -194,10 +194,10 @@ def _body_of(endpoint: Endpoint, options: Any) -> dict[str, Any] | None:
     if not isinstance(options.json_data, Mapping):
         return None
     body = {**options.json_data, **(options.extra_json or {})}
-    if endpoint.is_held(body) or not _is_listed(body.get(endpoint.messages)):
+    if endpoint.is_on_server(body) or not _is_list_like(body.get(endpoint.messages)):
         return None
     lists = {endpoint.messages, "tools", endpoint.system[0] if endpoint.system else ""}
-    return {key: list(value) if key in lists and _is_listed(value) else value for key, value in body.items()}
+    return {key: list(value) if key in lists and _is_list_like(value) else value for key, value in body.items()}
 
 
 def _in_model_span() -> bool:
@@ -207,6 +207,6 @@ def _in_model_span() -> bool:
     return "gen_ai.request.model" in (attributes or ())
 
 
-def _is_listed(value: Any) -> bool:
+def _is_list_like(value: Any) -> bool:
     """Whether a field holds a list, or what becomes one when it is sent."""
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))

@@ -35,7 +35,7 @@ def write(wires: Sequence[dict[str, Any]], message: Any) -> Any:
         said, parts = pieces[wire.part]  # type: ignore[attr-defined]
         kept |= {id(part): part for part in parts}
         if wire["content"] != said["content"]:
-            kept[id(parts[0])] = _shortened(parts[0], _text(wire))
+            kept[id(parts[0])] = _shorten(parts[0], _text(wire))
     return replace(message, parts=[kept[id(part)] for part in message.parts if id(part) in kept])
 
 
@@ -44,21 +44,21 @@ def _pieces(message: Any) -> list[tuple[dict[str, Any], list[Any]]]:
     made: list[tuple[dict[str, Any], list[Any]]] = []
     records: list[Any] = []
     for part in message.parts if message.kind == "request" else ():
-        if (wire := _of_request(part)) is None:
+        if (wire := _read_request_part(part)) is None:
             (made[-1][1] if made else records).append(part)
         else:
             held = part.content if isinstance(part.content, (list, tuple)) else ()
             notes = (getattr(each, "metadata", None) for each in (message, part, *held))
-            made.append((_noted(wire, *notes), [part]))
-    if message.kind == "response" and (wire := _of_response(message.parts)) is not None:
-        made.append((_noted(wire, message.metadata), list(message.parts)))
+            made.append((_with_metadata(wire, *notes), [part]))
+    if message.kind == "response" and (wire := _read_response(message.parts)) is not None:
+        made.append((_with_metadata(wire, message.metadata), list(message.parts)))
     if not made:
         return [({"role": "system", "content": ""}, list(message.parts))]  # it says nothing, and keeps its place
     made[0][1].extend(records)
     return sorted(made, key=lambda piece: piece[0]["role"] != "tool")
 
 
-def _of_request(part: Any) -> dict[str, Any] | None:
+def _read_request_part(part: Any) -> dict[str, Any] | None:
     """What the model is told by a part of a request; None for what is only a record."""
     kind = part.part_kind
     if kind == "system-prompt":
@@ -78,7 +78,7 @@ def _of_request(part: Any) -> dict[str, Any] | None:
     return None
 
 
-def _of_response(parts: Sequence[Any]) -> dict[str, Any] | None:
+def _read_response(parts: Sequence[Any]) -> dict[str, Any] | None:
     """What the model said, thought and called; None when it did nothing of that."""
     said: list[dict[str, Any]] = []
     thoughts, calls, signed = [], [], []
@@ -94,7 +94,7 @@ def _of_response(parts: Sequence[Any]) -> dict[str, Any] | None:
             function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
             calls.append({"id": part.tool_call_id, "type": "function", "function": function})
         else:
-            said.append(_by_provider(part))
+            said.append(_read_provider_part(part))
     if not (said or thoughts or calls):
         return None
     plain = len(said) < 2 and all(item["type"] == "text" for item in said)
@@ -103,10 +103,10 @@ def _of_response(parts: Sequence[Any]) -> dict[str, Any] | None:
     wire |= {"tool_calls": calls} if calls else {}
     # What a provider compacted is in nobody else's words.
     pinned = {"protected": True} if any(part.part_kind == "compaction" for part in parts) else None
-    return _noted(wire, {"thinking": signed} if any(each["signature"] for each in signed) else None, pinned)
+    return _with_metadata(wire, {"thinking": signed} if any(each["signature"] for each in signed) else None, pinned)
 
 
-def _by_provider(part: Any) -> dict[str, Any]:
+def _read_provider_part(part: Any) -> dict[str, Any]:
     """What happened at the provider, as an item that explains itself."""
     kind, name = part.part_kind, getattr(part, "tool_name", None)
     if kind == "builtin-tool-call":
@@ -141,7 +141,7 @@ def _item(content: Any) -> dict[str, Any] | None:
     return {"type": "file", "file": {"file_id": content.file_id} if url is None else {"file_data": url}}
 
 
-def _noted(wire: dict[str, Any], *notes: Any) -> dict[str, Any]:
+def _with_metadata(wire: dict[str, Any], *notes: Any) -> dict[str, Any]:
     """A wire with the host's own metadata, `protected` among it."""
     meta = dict(wire.get("meta") or {})
     for note in notes:
@@ -159,7 +159,7 @@ def _new_part(wire: dict[str, Any]) -> Any:
     return ai.SystemPromptPart(text) if role in ("system", "developer") else ai.UserPromptPart(text)
 
 
-def _shortened(part: Any, text: str) -> Any:
+def _shorten(part: Any, text: str) -> Any:
     """A tool's result with less text. A result of a special kind would no longer be one."""
     if part.part_kind == "tool-return" and part.tool_kind is None:
         return replace(part, content=text)

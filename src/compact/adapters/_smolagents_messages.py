@@ -1,6 +1,6 @@
 """What smolagents' messages say, as chat messages, and back.
 
-Owns: `units`, which finds the messages that stay together; `read` and `write`, the two ways over the border.
+Owns: `group_messages`, which finds the messages that stay together; `read` and `write`, the two ways over the border.
 Must never: drop a message of a step that is kept, or change one.
 
 A step is one unit: its calls and what came of them are messages of their own, and only their text says more. What came
@@ -22,32 +22,32 @@ with requires("smolagents>=1.24", "smolagents"):
     from smolagents.models import ChatMessage, MessageRole
     from smolagents.utils import encode_image_base64, make_image_url
 
-__all__ = ["Unit", "read", "units", "write"]
+__all__ = ["MessageGroup", "group_messages", "read", "write"]
 
 _STEP = re.compile("(a?ci*)(r+)")
 _LETTERS = {"assistant": "a", "tool-call": "c", "tool-response": "r"}
 _SENT_AS = {"tool-call": "assistant", "tool-response": "user"}
 
 
-class Unit(NamedTuple):
+class MessageGroup(NamedTuple):
     """Messages that stay together: what was said, called and seen, and what came of it; or a message alone."""
 
     said: Sequence[Any]
     came: Sequence[Any] = ()
 
 
-def units(messages: Sequence[Any]) -> Iterator[Unit]:
+def group_messages(messages: Sequence[Any]) -> Iterator[MessageGroup]:
     """The list in units."""
     letters, at = "".join(map(_letter, messages)), 0
     while at < len(messages):
         # A call whose result never came, or a result without a call, is a message like any other.
         step = _STEP.match(letters, at)
         middle, end = (step.end(1), step.end()) if step else (at + 1, at + 1)
-        yield Unit(messages[at:middle], messages[middle:end])
+        yield MessageGroup(messages[at:middle], messages[middle:end])
         at = end
 
 
-def read(unit: Unit) -> Iterator[dict[str, Any]]:
+def read(unit: MessageGroup) -> Iterator[dict[str, Any]]:
     """A step as an assistant message with calls and a result for each; a message alone as what it is sent as."""
     raws = [_get(message, "raw") for message in (*unit.said, *unit.came)]
     pinned = any(isinstance(raw, Mapping) and raw.get("protected") is True for raw in raws)
@@ -59,15 +59,15 @@ def read(unit: Unit) -> Iterator[dict[str, Any]]:
         yield {"role": "tool", "tool_call_id": call["id"], "content": "" if number else _parts(unit.came)}
 
 
-def write(wires: Sequence[Any], unit: Unit | None) -> Unit:
+def write(wires: Sequence[Any], unit: MessageGroup | None) -> MessageGroup:
     """A new message; or a step whose result was shortened, or of which only one side is left."""
     if unit is None:
-        return Unit([_new(wire) for wire in wires])
+        return MessageGroup([_new(wire) for wire in wires])
     parts = {wire.part: wire for wire in wires}
     said = unit.said if 0 in parts else ()
     if 1 not in parts:
-        return Unit(said)
-    return Unit(said, unit.came if parts[1]["content"] == _parts(unit.came) else [_new(parts[1])])
+        return MessageGroup(said)
+    return MessageGroup(said, unit.came if parts[1]["content"] == _parts(unit.came) else [_new(parts[1])])
 
 
 def _letter(message: Any) -> str:

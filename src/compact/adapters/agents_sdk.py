@@ -23,7 +23,7 @@ from uuid import uuid4
 from .._engine.manager import CompactManager
 from ._agents_session import CompactSession, call_ids
 from ._extras import requires
-from .session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, resolve_session_id
 
 with requires("openai-agents>=0.21", "agents"):
     from agents import Agent, RunHooks, handoff
@@ -87,7 +87,7 @@ class CompactFilter:
 
     def _name(self, data: CallModelData[Any]) -> str | None:
         if self._session_id is not None:
-            return named(self._session_id, data)
+            return resolve_session_id(self._session_id, data)
         context, trace = data.context, get_current_trace()
         names = (
             context.get("session_id") if isinstance(context, Mapping) else getattr(context, "session_id", None),

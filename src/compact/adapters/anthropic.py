@@ -18,8 +18,8 @@ from typing import TypeVar, cast
 
 from .._engine.manager import CompactManager
 from .._http.endpoints import MESSAGES
-from ._provider_client import SESSION_HEADER, SessionId, wrap
 from ._extras import requires
+from ._provider_client import SESSION_HEADER, SessionId, wrap
 from .session_gate import Gate, OnError
 
 with requires("anthropic>=0.77", "anthropic"):

@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from .session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, resolve_session_id
 
 with requires("google-adk>=2.0", "adk"):
     from google.adk.plugins.base_plugin import BasePlugin
     from google.genai.types import Tool
     from opentelemetry.trace import get_current_span
 
-    from ._google_adk_messages import Written, contents, plain, read, turns, write
+    from ._google_adk_messages import CompactContent, identify_parts, json_fields, read, request_contents, write
 
 __all__ = ["Callbacks", "CompactPlugin", "compact_callback"]
 
@@ -50,14 +50,14 @@ class CompactPlugin(BasePlugin):
         """Put into the request what is to be sent."""
         if llm_request.previous_interaction_id:
             return  # the server holds the conversation, and these are its newest contents only
-        if any(isinstance(content, Written) for content in llm_request.contents):
+        if any(isinstance(content, CompactContent) for content in llm_request.contents):
             return  # it was here before: a plugin and a callback are both at work
         session_id, config = self._session_of(callback_context), llm_request.config
-        given = turns(llm_request.contents, config.system_instruction)
+        given = identify_parts(llm_request.contents, config.system_instruction)
         asked = {"model": llm_request.model, "reserve_output": config.max_output_tokens}
         outgoing = await self._gate.asend(session_id, given, tools=_tools(config.tools), **asked)
         if outgoing is not given:
-            llm_request.contents = contents(outgoing)
+            llm_request.contents = request_contents(outgoing)
         if session_id not in self._asked:
             self._asked.append(session_id)
         if getattr(get_current_span(), "name", "") == "call_llm":
@@ -77,7 +77,7 @@ class CompactPlugin(BasePlugin):
             name = call.session.id
         else:
             begun = [event.content for event in call.session.events if event.content][:1]
-            name = self._gate.apart(named(name, context), turns(begun), call.agent.name)
+            name = self._gate.apart(resolve_session_id(name, context), identify_parts(begun), call.agent.name)
         nested = getattr(call.agent, "parent_agent", None) or "/" in (call.node_path or "")
         return ".".join(filter(None, (name, call.agent.name if nested else "", call.branch)))
 
@@ -103,7 +103,7 @@ def _tools(tools: Iterable[Any] | None) -> list[Any]:
     for tool in tools or ():
         fields: Any = {"tool": str(tool)}
         if isinstance(tool, Tool):
-            fields = plain(tool)
+            fields = json_fields(tool)
         for each in fields.pop("function_declarations", ()):
             schema = each.pop("parameters_json_schema", None) or each.get("parameters") or {}
             found.append({"type": "function", "function": {**each, "parameters": schema}})

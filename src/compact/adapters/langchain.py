@@ -16,7 +16,7 @@ from typing import Any
 from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from .session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, resolve_session_id
 
 with requires("langchain>=1.2", "langchain"):
     from langchain.agents.middleware import AgentMiddleware
@@ -43,7 +43,9 @@ class CompactMiddleware(AgentMiddleware):
 
     def __new__(cls, *_: Any, persistent: bool = False, **__: Any) -> CompactMiddleware:
         """Each hook of a middleware costs a step of the graph at every call, so only a persistent one has another."""
-        made: CompactMiddleware = super().__new__(type(cls.__name__, (_Keeping, cls), {}) if persistent else cls)
+        made: CompactMiddleware = super().__new__(
+            type(cls.__name__, (_PersistentMiddleware, cls), {}) if persistent else cls
+        )
         return made
 
     def __init__(
@@ -60,19 +62,19 @@ class CompactMiddleware(AgentMiddleware):
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Compact what this call sends."""
-        session, given = self._session(request.runtime, request.messages), _given(request)
-        call = _sending(request, given, self._gate.send(session, given, **_asked(request)))
+        session, given = self._session(request.runtime, request.messages), _request_messages(request)
+        call = _with_messages(request, given, self._gate.send(session, given, **_call_settings(request)))
         return self._done(session, request, call, handler(call))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """`wrap_model_call` for async agents."""
-        session, given = self._session(request.runtime, request.messages), _given(request)
-        call = _sending(request, given, await self._gate.asend(session, given, **_asked(request)))
+        session, given = self._session(request.runtime, request.messages), _request_messages(request)
+        call = _with_messages(request, given, await self._gate.asend(session, given, **_call_settings(request)))
         return self._done(session, request, call, await handler(call))
 
     def _session(self, runtime: Any, messages: Sequence[Any]) -> str:
         place = ensure_config().get("configurable", {})
-        thread = named(self._session_id, runtime) or place.get("thread_id")
+        thread = resolve_session_id(self._session_id, runtime) or place.get("thread_id")
         # The nodes around this one, outermost first: in "tools:…|model:…" an agent runs inside a tool of another.
         path = [node.partition(":")[0] for node in place.get("checkpoint_ns", "").split("|")[:-1]]
         own = [] if thread and not path else [_first_id(messages)]
@@ -84,7 +86,7 @@ class CompactMiddleware(AgentMiddleware):
         return response
 
 
-class _Keeping(CompactMiddleware):
+class _PersistentMiddleware(CompactMiddleware):
     """Also keeps what was sent, in a step after the call. A step before it would know neither the instructions nor the
     tools, and an update out of the call itself would change the shape of what the agent streams.
     """
@@ -129,17 +131,17 @@ def _first_id(messages: Sequence[Any]) -> str | None:
     return next(filter(None, told), None) or next((message.id for message in messages), None)
 
 
-def _given(request: Any) -> list[Any]:
+def _request_messages(request: Any) -> list[Any]:
     return [*filter(None, [request.system_message]), *request.messages]
 
 
-def _sending(request: Any, given: Sequence[Any], sent: Sequence[Any]) -> Any:
+def _with_messages(request: Any, given: Sequence[Any], sent: Sequence[Any]) -> Any:
     if sent is given:
         return request
     return request.override(messages=[message for message in sent if message is not request.system_message])
 
 
-def _asked(request: Any) -> dict[str, Any]:
+def _call_settings(request: Any) -> dict[str, Any]:
     def setting(kind: type, *names: str) -> Any:
         said = [request.model_settings.get(name) or getattr(request.model, name, None) for name in names]
         return next((value for value in said if isinstance(value, kind)), None)

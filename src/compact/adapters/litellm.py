@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from .._conversation.message import as_mapping
 from .._engine.manager import CompactManager
 from ._extras import requires
-from .session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, resolve_session_id
 
 with requires("litellm>=1.90", "litellm"):
     from litellm.integrations.custom_logger import CustomLogger
@@ -36,17 +36,17 @@ __all__ = ["CompactLogger"]
 _UNDER_WAY = 256
 """Requests that are remembered until they are answered; one that is forgotten is judged twice, and teaches nothing."""
 
-_folding: ContextVar[bool] = ContextVar("compact_litellm_folding", default=False)
+_in_compaction: ContextVar[bool] = ContextVar("compact_litellm_folding", default=False)
 """Whether a request comes from a fold, whose summarizer goes through LiteLLM itself."""
 
 
-class _Sent(NamedTuple):
+class _SentRequest(NamedTuple):
     session_id: str
     model: str
     messages: Any
 
 
-class _Chat(dict[str, Any]):
+class _ChatMessage(dict[str, Any]):
     """The first message says what the list is: LiteLLM's has parts of Anthropic's format, which prove nothing."""
 
     dialect = "openai-chat"
@@ -64,14 +64,14 @@ class CompactLogger(CustomLogger):
         super().__init__()
         self._gate = Gate(manager, on_error)
         self._session_id = session_id
-        self._sent: OrderedDict[str, _Sent] = OrderedDict()
+        self._sent: OrderedDict[str, _SentRequest] = OrderedDict()
         self._mutex = threading.Lock()
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
     ) -> Any:
         """The proxy's hook: before its router looks whether the list fits into a deployment."""
-        return await self._asend(self._asked(data, call_type, _deployed(data.get("model"))), data)
+        return await self._asend(self._asked(data, call_type, _deployed_model(data.get("model"))), data)
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """The library's hook: the deployment is chosen."""
@@ -81,7 +81,7 @@ class CompactLogger(CustomLogger):
         """The request as it is to be sent by `litellm.completion(**request)` or `router.completion(**request)`."""
         request.setdefault("litellm_call_id", str(uuid.uuid4()))
         if asked := self._asked(request, "completion", _model(request)):
-            with _fold():
+            with _compacting():
                 return self._going(request, asked, self._gate.send(**asked))
         return request
 
@@ -102,12 +102,12 @@ class CompactLogger(CustomLogger):
     async def _asend(self, asked: dict[str, Any] | None, request: dict[str, Any]) -> dict[str, Any] | None:
         if asked is None:
             return None
-        with _fold():
+        with _compacting():
             return self._going(request, asked, await self._gate.asend(**asked))
 
     def _asked(self, request: Mapping[str, Any], call_type: Any, model: str | None) -> dict[str, Any] | None:
         """What to ask the gate; None when this request is none of ours, or has been judged."""
-        if getattr(call_type, "value", call_type) not in ("completion", "acompletion") or _folding.get():
+        if getattr(call_type, "value", call_type) not in ("completion", "acompletion") or _in_compaction.get():
             return None
         messages, name = request.get("messages"), self._name(request)
         if messages is None:
@@ -119,22 +119,22 @@ class CompactLogger(CustomLogger):
             return None
         return {
             "session_id": before.session_id if before else self._gate.apart(name, messages),
-            "messages": [*map(_Chat, map(as_mapping, messages[:1])), *messages[1:]],
+            "messages": [*map(_ChatMessage, map(as_mapping, messages[:1])), *messages[1:]],
             "tools": request.get("tools") or request.get("functions"),
             "model": model,
             "reserve_output": request.get("max_completion_tokens") or request.get("max_tokens"),
         }
 
     def _going(self, request: dict[str, Any], asked: Mapping[str, Any], messages: Any) -> dict[str, Any]:
-        messages = [request["messages"][0] if isinstance(each, _Chat) else each for each in messages]
+        messages = [request["messages"][0] if isinstance(each, _ChatMessage) else each for each in messages]
         with self._mutex:
-            self._sent[_call_id(request)] = _Sent(asked["session_id"], _short(asked["model"]), messages)
+            self._sent[_call_id(request)] = _SentRequest(asked["session_id"], _short(asked["model"]), messages)
             while len(self._sent) > _UNDER_WAY:
                 self._sent.popitem(last=False)
         return {**request, "messages": messages}
 
     def _name(self, request: Mapping[str, Any]) -> str:
-        if chosen := named(self._session_id, request):
+        if chosen := resolve_session_id(self._session_id, request):
             return chosen
         bodies = [body for key in ("metadata", "litellm_metadata") if isinstance(body := request.get(key), Mapping)]
         names = [request.get("litellm_session_id"), *(body.get("session_id") for body in bodies)]
@@ -145,12 +145,12 @@ class CompactLogger(CustomLogger):
 
 
 @contextmanager
-def _fold() -> Iterator[None]:
-    token = _folding.set(True)
+def _compacting() -> Iterator[None]:
+    token = _in_compaction.set(True)
     try:
         yield
     finally:
-        _folding.reset(token)
+        _in_compaction.reset(token)
 
 
 def _call_id(request: Mapping[str, Any]) -> str:
@@ -169,7 +169,7 @@ def _model(request: Mapping[str, Any]) -> str | None:
     return base or request.get("model") or getattr(request.get("litellm_logging_obj"), "model", None)
 
 
-def _deployed(group: str | None) -> str | None:
+def _deployed_model(group: str | None) -> str | None:
     """The model behind the name that a client of the proxy asks for."""
     router = getattr(sys.modules.get("litellm.proxy.proxy_server"), "llm_router", None)
     found = router.get_model_list(model_name=group) if router is not None else None

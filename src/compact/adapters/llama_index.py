@@ -26,7 +26,7 @@ from .._engine.manager import CompactManager
 from ..errors import ConfigError
 from ._bridge import Bridge
 from ._extras import requires
-from .session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, resolve_session_id
 
 with requires("llama-index-core>=0.14.16", "llama-index"):
     from llama_index.core.base.llms.types import ChatMessage
@@ -127,10 +127,10 @@ def compacting(
     base: Any = type(llm)
     own = f"llama-index-{uuid.uuid4().hex[:12]}"
 
-    def asked(self: Any, messages: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call:
-        chosen = named(session_id, messages) or active_instrument_tags.get().get("session_id")
+    def asked(self: Any, messages: Sequence[Any], kwargs: Mapping[str, Any]) -> _LlamaIndexCall:
+        chosen = resolve_session_id(session_id, messages) or active_instrument_tags.get().get("session_id")
         name = gate.apart(chosen or own, messages)
-        return _Call(gate, name, _as(base, self), messages, kwargs)
+        return _LlamaIndexCall(gate, name, _as(base, self), messages, kwargs)
 
     def chat(self: Any, messages: Sequence[Any], **kwargs: Any) -> Any:
         call = asked(self, messages, kwargs)
@@ -184,7 +184,7 @@ def _as(kind: Any, llm: Any) -> Any:
     return made
 
 
-class _Call:
+class _LlamaIndexCall:
     """One call of a model.
 
     The instructions stand as one message at the head of the list, also when there are none: agents that hand over to

@@ -17,7 +17,7 @@ from .._engine.manager import CompactManager
 from ..config import window_of
 from ._bridge import Bridge
 from ._extras import requires
-from .session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, resolve_session_id
 
 with requires("pydantic-ai-slim>=2.62", "pydantic-ai"):
     from opentelemetry.trace import NoOpTracer
@@ -92,7 +92,7 @@ class CompactCapability(AbstractCapability[Any]):
         return response
 
     def _name(self, ctx: Any) -> str:
-        return named(self.session_id, ctx) or ctx.conversation_id or ctx.run_id or "pydantic-ai"
+        return resolve_session_id(self.session_id, ctx) or ctx.conversation_id or ctx.run_id or "pydantic-ai"
 
 
 def _model(model: Any) -> str | None:

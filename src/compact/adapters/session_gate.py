@@ -1,7 +1,7 @@
 """What every adapter does with a list on its way to a model.
 
 Owns: `Gate`: calling the manager, what happens when that fails, and telling the conversations of sub-agents apart;
-`named`, the name that a host chose.
+`resolve_session_id`, the name that a host chose.
 Must never: know a framework, or decide what folds.
 
 Conversations: agents that call other agents send several conversations through one hook. The first one seen under a
@@ -25,7 +25,7 @@ from ..config import window_of
 from ..errors import CompactError, ConfigError, InvalidMessage, ManagerClosed
 from ._bridge import Bridge
 
-__all__ = ["Gate", "OnError", "named"]
+__all__ = ["Gate", "OnError", "resolve_session_id"]
 
 OnError = Literal["raise", "unchanged"]
 """What to do when a list cannot be compacted: end the run with the error, or send the list as it is and say so."""
@@ -149,7 +149,7 @@ class Gate:
     def _home(self, messages: Sequence[Any], wires: Sequence[Any], outgoing: Any) -> Any:
         if self._bridge is not None:
             return messages if outgoing is wires else self._bridge.homeward(outgoing, wires)
-        return _bare(outgoing)
+        return _without_meta(outgoing)
 
     def failed(self, session_id: str, messages: Sequence[Any], error: Exception) -> Any:
         """What to send although it could not be compacted, by policy."""
@@ -158,7 +158,7 @@ class Gate:
         # Only our own errors are known to carry no content.
         said = f"{type(error).__name__}: {error}" if isinstance(error, CompactError) else type(error).__name__
         self.manager._sent_unchanged(session_id, f"because of {said}")
-        return messages if self._bridge else _bare(messages)
+        return messages if self._bridge else _without_meta(messages)
 
     def _beginning(self, messages: Sequence[Any]) -> str:
         """A short name of what a conversation begins with, instructions aside."""
@@ -171,12 +171,12 @@ class Gate:
         return content_digest(first).hex()[:8]
 
 
-def named(session_id: Name | Callable[[Any], Name], request: Any) -> Name:
+def resolve_session_id(session_id: Name | Callable[[Any], Name], request: Any) -> Name:
     """The session's name that a host chose: the text it gave, or what its function makes of a request."""
     return session_id(request) if callable(session_id) else session_id
 
 
-def _bare(messages: Sequence[Any]) -> Sequence[Any]:
+def _without_meta(messages: Sequence[Any]) -> Sequence[Any]:
     """Without `meta`: it is ours, and providers refuse a field they do not know."""
     marked = [isinstance(raw, Mapping) and "meta" in raw for raw in messages]
     if not any(marked):

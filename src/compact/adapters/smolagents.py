@@ -20,12 +20,12 @@ from typing import Any
 from .._engine.manager import CompactManager
 from ._bridge import Bridge
 from ._extras import requires
-from .session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, resolve_session_id
 
 with requires("smolagents>=1.24", "smolagents"):
     from smolagents.models import get_tool_json_schema
 
-    from ._smolagents_messages import read, units, write
+    from ._smolagents_messages import group_messages, read, write
 
 __all__ = ["CompactModel"]
 
@@ -83,8 +83,8 @@ class CompactModel:
         tools_to_call_from: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> tuple[str, list[Any]]:
-        given = list(units(messages))
-        name = named(self._session_id, messages)
+        given = list(group_messages(messages))
+        name = resolve_session_id(self._session_id, messages)
         settings = {**kwargs, **getattr(self._model, "kwargs", {})}
         planning = "<end_plan>" in (stop_sequences or ())
         session_id = self._gate.apart(f"{name}.planning" if planning else name, given)

@@ -21,8 +21,8 @@ from .._compaction.layouts import LAYOUTS, layered
 from .._compaction.plan import Clip, Fold, Plan, Slot
 from .._conversation.formats import FORMATS, detect
 from .._conversation.message import History, Message
-from .._spec.fold_check import Observed, misconduct
 from .._spec.conversation import Item, Items
+from .._spec.fold_check import ObservedFold, find_violations
 from ..config.sections import Policy
 from ..errors import ArchiveError, InvalidMessage
 
@@ -87,18 +87,18 @@ def _broken(record: Mapping[str, Any], transcript: Sequence[Any]) -> Iterator[st
         if told and (wrong := law.broken(case)) is not None:
             yield f"breaks the law {law.id!r}: {wrong}"
     if not mended:
-        for wrong in misconduct(_observed(record, case)):
+        for wrong in find_violations(_observed(record, case)):
             yield f"is no step of the model: {wrong}"
 
 
-def _observed(record: Mapping[str, Any], case: FoldCase) -> Observed:
+def _observed(record: Mapping[str, Any], case: FoldCase) -> ObservedFold:
     """A fold as the model sees it; what a provider's rules added to the result is not its affair."""
     at = [
         case.before.positions[left] if isinstance(left, int) else record["made"][left["made"]]["position"]
         for left in record["left"]
     ]
     left = zip(_items(case.after, at), case.sources, strict=True)
-    return Observed(
+    return ObservedFold(
         layout=record["layout"],
         list=_items(case.before, case.before.positions),
         plan=tuple(frozenset(i + 1 for i in fold.indices) for fold in case.plan.folds),

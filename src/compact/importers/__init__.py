@@ -29,8 +29,8 @@ from . import (
     plain,
 )
 from ._importer import Conversation, Importer
-from ._log_reader import Foreign, Log
-from .log_sources import Source, expand
+from ._log_reader import LogReader, NotALog
+from .log_sources import LogSource, expand
 
 __all__ = ["IMPORTERS", "Conversation", "Importer", "detect", "read_logs"]
 
@@ -94,7 +94,7 @@ def _read_all(
                 except LogError as error:
                     if on_error is not None:
                         on_error(error)
-                    elif not (source.walked and isinstance(error, Foreign)):
+                    elif not (source.walked and isinstance(error, NotALog)):
                         raise
                     foreign = error
         except LogError as error:
@@ -105,13 +105,13 @@ def _read_all(
             raise foreign
 
 
-def _read(source: Source, importer: Importer | None) -> Iterator[Conversation]:
-    with Log(source) as log:
+def _read(source: LogSource, importer: Importer | None) -> Iterator[Conversation]:
+    with LogReader(source) as log:
         rows = [value for _, value in log.head]
         chosen = importer or (archive.IMPORTER if source.session is not None else detect(rows))
         if chosen is None:
-            raise Foreign(
-                f"{source.name} is JSON, and none of the logs that can be read: it begins with {_looks(rows)}. "
+            raise NotALog(
+                f"{source.name} is JSON, and none of the logs that can be read: it begins with {_describe_start(rows)}. "
                 f"There are importers for {', '.join(IMPORTERS)}; see IMPORTERS.md"
             )
         if importer is not None and source.session is not None and importer is not archive.IMPORTER:
@@ -128,10 +128,10 @@ def _read(source: Source, importer: Importer | None) -> Iterator[Conversation]:
                 f"({type(error).__name__}); name its real format, or tell us which version wrote it"
             ) from error
         if nothing:
-            raise Foreign(f"{source.name} is a log of {chosen.title}, and no message is in it")
+            raise NotALog(f"{source.name} is a log of {chosen.title}, and no message is in it")
 
 
-def _looks(rows: Sequence[Any]) -> str:
+def _describe_start(rows: Sequence[Any]) -> str:
     """What a foreign file begins with, without its content: the type of a row, and those of its fields that tell."""
     if not rows:
         return "an empty list"

@@ -1,6 +1,6 @@
 """What an importer gives, and what it is.
 
-Owns: `Conversation`, `Importer`, and `finished`, which makes a list of messages that a provider would take.
+Owns: `Conversation`, `Importer`, and `build_conversation`, which makes a list of messages that a provider would take.
 Must never: know a product, or change what a conversation says: mends are the dialect's own, and each is noted.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 from .._conversation.formats import FORMATS, detect
 from .._conversation.message import Message
 from ..errors import InvalidMessage, LogError
-from ._log_reader import Log
+from ._log_reader import LogReader
 
-__all__ = ["COMPACTED", "Conversation", "Importer", "epoch", "finished", "left_out"]
+__all__ = ["COMPACTED", "Conversation", "Importer", "build_conversation", "describe_omitted", "parse_time"]
 
 COMPACTED = "Compactions by the product itself: {:,}. Its summaries were left out, the originals are here."
 
@@ -56,11 +56,11 @@ class Importer:
     """What of them is left out."""
     recognizes: Callable[[Sequence[Any]], bool]
     """Whether a log that begins with these rows is one of them."""
-    read: Callable[[Log], Iterator[Conversation]]
+    read: Callable[[LogReader], Iterator[Conversation]]
 
 
-def finished(
-    log: Log,
+def build_conversation(
+    log: LogReader,
     format: str,
     id: str,
     messages: Sequence[Any],
@@ -114,7 +114,7 @@ def finished(
 id_of = id  # the built-in, under a name that no field hides
 
 
-def left_out(counts: Counter[str], what: str = "rows that the model never saw") -> list[str]:
+def describe_omitted(counts: Counter[str], what: str = "rows that the model never saw") -> list[str]:
     """One sentence about what was left out, or none."""
     counts = +counts
     if not counts:
@@ -124,7 +124,7 @@ def left_out(counts: Counter[str], what: str = "rows that the model never saw") 
     return [f"Left out as {what}: {kinds}{more}."]
 
 
-def epoch(value: Any) -> float | None:
+def parse_time(value: Any) -> float | None:
     """A moment in seconds since 1970, from ISO text, or from seconds or milliseconds; None when it is none."""
     if isinstance(value, bool):
         return None

@@ -1,6 +1,6 @@
 """A log as a row of JSON values, whatever it is written in: JSON lines, a JSON list, or one JSON object.
 
-Owns: `Log`: finding out which of these a source is, reading it in pieces of bounded size, and what is said of a file
+Owns: `LogReader`: finding out which of these a source is, reading it in pieces of bounded size, and what is said of a file
 that is torn, damaged, empty or no JSON at all. Must never: know a product, or put what a line holds into a sentence.
 
 A crash tears a file at its end: what cannot be read there is left out with a note. Before a line that is whole, it is
@@ -16,9 +16,9 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from ..errors import LogError
-from .log_sources import Source
+from .log_sources import LogSource
 
-__all__ = ["MAX_BYTES", "Foreign", "Log", "Row"]
+__all__ = ["MAX_BYTES", "LogReader", "NotALog", "Row"]
 
 MAX_BYTES = 512 << 20
 """The longest line, and the largest document that is not written in lines."""
@@ -32,18 +32,18 @@ Row = tuple[int, Any]
 """The number of a line, or of an element of a list, from 1, and its value."""
 
 
-class Foreign(LogError):
+class NotALog(LogError):
     """The file is no log at all; in a folder of logs such files are passed over."""
 
 
-class Log:
+class LogReader:
     """A source as its rows: the lines of JSON lines, the elements of a JSON list, or one JSON object alone.
 
     `head` are the first rows, until `rows()` gives all of them, once. `notes` says what was left out at the end; it is
     complete before the last row is given.
     """
 
-    def __init__(self, source: Source, limit: int = MAX_BYTES) -> None:
+    def __init__(self, source: LogSource, limit: int = MAX_BYTES) -> None:
         self.name = source.name
         self.notes: list[str] = []
         self.session = source.session
@@ -73,7 +73,7 @@ class Log:
         if self._stream is not None and self.name != "-":
             self._stream.close()
 
-    def __enter__(self) -> Log:
+    def __enter__(self) -> LogReader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,7 +86,7 @@ class Log:
         lines = self._lines()
         first = next(lines, None)
         if first is None:
-            raise Foreign(f"{self.name} is empty; there is no conversation in it")
+            raise NotALog(f"{self.name} is empty; there is no conversation in it")
         number, line = first
         values, problem = _values(line)
         if problem is None:
@@ -185,8 +185,8 @@ class Log:
             "Remove that line to read the rest, or fetch the file again."
         )
 
-    def _foreign(self, problem: str) -> Foreign:
-        return Foreign(
+    def _foreign(self, problem: str) -> NotALog:
+        return NotALog(
             f"{self.name} is neither JSON nor JSON lines: line 1 {problem}. Logs are read as one of these, packed with "
             "gzip or not; IMPORTERS.md lists them."
         )

@@ -20,7 +20,7 @@ from .._conversation.formats import FORMATS, MessageFormat, detect
 from ..errors import InvalidMessage
 from .plain import is_message
 
-__all__ = ["Exchange", "Thread", "Threads", "answer_of", "exchange_of", "unpacked"]
+__all__ = ["RecordedCall", "Thread", "Threads", "parse_json_text", "read_answer", "read_call"]
 
 _ROLES = {
     "human": "user",
@@ -34,7 +34,7 @@ _LIST_FIELDS = ("messages", "input")
 
 
 @dataclass(slots=True)
-class Exchange:
+class RecordedCall:
     """One request, and what was answered."""
 
     messages: list[Any]
@@ -54,7 +54,7 @@ class Exchange:
 class Thread:
     """A conversation as far as it is known."""
 
-    newest: Exchange
+    newest: RecordedCall
     said: list[Any]
     """What each message says, in a form that can be compared; without what does not count."""
     asked: int
@@ -86,19 +86,19 @@ class Threads:
         left = "Left out: {:,} answers that were asked for again, or that later requests do not hold as they were."
         return [left.format(self.replaced)] if self.replaced else []
 
-    def add(self, exchange: Exchange) -> None:
+    def add(self, exchange: RecordedCall) -> None:
         """Join a request to the conversation that it is a part of, or begin a new one."""
         if exchange.previous is not None and (known := self._by_response.get(exchange.previous)) is not None:
             exchange.messages = [*known.newest.messages, *known.newest.answer, *exchange.messages]
         reader = detect([*exchange.messages, *exchange.answer]) or FORMATS["openai-chat"]
-        said = _said(exchange.messages, reader)
+        said = _comparable(exchange.messages, reader)
         asked = len(said)
-        said += _said(exchange.answer, reader)
+        said += _comparable(exchange.answer, reader)
         if not said:
             return
         alike = self._by_start.setdefault((exchange.group, said[0]), [])
         for thread in reversed(alike):
-            common = _common(thread.said, said)
+            common = _common_prefix(thread.said, said)
             if common == len(thread.said) or (common >= thread.asked and asked > common):
                 self.replaced += common < len(thread.said)
                 thread.newest, thread.said, thread.asked = exchange, said, asked
@@ -116,7 +116,7 @@ class Threads:
             self._by_response[exchange.response] = thread
 
 
-def exchange_of(request: Any, response: Any) -> Exchange | None:
+def read_call(request: Any, response: Any) -> RecordedCall | None:
     """A request and its answer, in whatever form they were kept; None when no list of messages is in it."""
     if isinstance(request, list):
         request = {"messages": request}
@@ -136,9 +136,9 @@ def exchange_of(request: Any, response: Any) -> Exchange | None:
     fields = {**options, **request} if isinstance(options, Mapping) else request
     identity = response.get("id") if isinstance(response, Mapping) else None
     previous = fields.get("previous_response_id")
-    return Exchange(
+    return RecordedCall(
         messages,
-        answer_of(response),
+        read_answer(response),
         system=fields.get("system") or fields.get("instructions"),
         tools=fields.get("tools"),
         model=fields.get("model") or fields.get("model_name"),
@@ -147,7 +147,7 @@ def exchange_of(request: Any, response: Any) -> Exchange | None:
     )
 
 
-def unpacked(value: Any) -> Any:
+def parse_json_text(value: Any) -> Any:
     """A value that was kept as JSON in a text, as exports to tables do; any other as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
@@ -157,33 +157,33 @@ def unpacked(value: Any) -> Any:
     return value
 
 
-def answer_of(response: Any) -> list[Any]:
+def read_answer(response: Any) -> list[Any]:
     """The messages or items of an answer; none when there is none, or it is an error."""
     if isinstance(response, str):
         return [{"role": "assistant", "content": response}] if response else []
     if isinstance(response, list):
-        made = [one for part in response for one in answer_of(part)]
+        made = [one for part in response for one in read_answer(part)]
         return made if all(isinstance(part, dict) for part in response) else []
     if not isinstance(response, Mapping):
         return []
     if (message := _message(response)) is not None:
-        return [_tidy(message)] if message.get("role", "assistant") == "assistant" else []
+        return [_without_empty_fields(message)] if message.get("role", "assistant") == "assistant" else []
     for name in ("choices", "generations"):
         if isinstance(options := response.get(name), list) and options:
             first = options[0]
-            return answer_of(first[0] if isinstance(first, list) and first else first)
+            return read_answer(first[0] if isinstance(first, list) and first else first)
     for name in ("message", "output", "body", "generation"):
         if (inner := response.get(name)) is not None:
-            return answer_of(inner)
+            return read_answer(inner)
     if isinstance(listed := response.get("messages"), list) and listed:
-        return answer_of(listed[-1])
+        return read_answer(listed[-1])
     said = {name: response[name] for name in ("content", "tool_calls") if response.get(name)}
     if not said and isinstance(response.get("text"), str):
         said = {"content": response["text"]}
     return [{"role": "assistant", "content": None, **said}] if said else []
 
 
-def _tidy(message: dict[str, Any]) -> dict[str, Any]:
+def _without_empty_fields(message: dict[str, Any]) -> dict[str, Any]:
     """An answer without the fields in which nothing was said."""
     if message.get("type") == "message" and "stop_reason" in message:  # an answer of Anthropic's API
         return {"role": "assistant", "content": message.get("content")}
@@ -229,7 +229,7 @@ def _from_langchain(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     recorded = extra.get("tool_calls") if isinstance(extra, dict) else None
     calls = fields.get("tool_calls")
     if isinstance(calls, list) and calls:
-        message["tool_calls"] = [_call(call) for call in calls if isinstance(call, dict)]
+        message["tool_calls"] = [_chat_call(call) for call in calls if isinstance(call, dict)]
     elif isinstance(recorded, list) and recorded:
         message["tool_calls"] = recorded
     if message.get("tool_calls") and not content:
@@ -237,7 +237,7 @@ def _from_langchain(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     return message
 
 
-def _call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+def _chat_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     if "function" in call:
         return call
     arguments = call.get("args")
@@ -245,7 +245,7 @@ def _call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"id": call.get("id"), "type": "function", "function": {"name": call.get("name"), "arguments": text}}
 
 
-def _said(raws: Sequence[Any], reader: MessageFormat) -> list[Any]:
+def _comparable(raws: Sequence[Any], reader: MessageFormat) -> list[Any]:
     """What each message says, for comparing."""
     said: list[Any] = []
     for raw in raws:
@@ -261,7 +261,7 @@ def _said(raws: Sequence[Any], reader: MessageFormat) -> list[Any]:
     return said
 
 
-def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
+def _common_prefix(one: Sequence[Any], other: Sequence[Any]) -> int:
     """How many messages at their beginning are the same."""
     if one == other[: len(one)]:
         return len(one)

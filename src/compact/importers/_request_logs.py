@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._conversation.formats import detect
-from ._importer import Conversation, finished, left_out
-from ._log_reader import Log
-from ._recorded_calls import Exchange, Threads, answer_of, exchange_of, unpacked
+from ._importer import Conversation, build_conversation, describe_omitted
+from ._log_reader import LogReader
+from ._recorded_calls import RecordedCall, Threads, parse_json_text, read_answer, read_call
 
-__all__ = ["exchange_in", "first_exchange", "is_anthropic", "read_requests"]
+__all__ = ["find_call", "first_call", "is_anthropic", "read_requests"]
 
 _PAIRS = (("request", "response"), ("request_body", "response_body"), ("kwargs", "response"), ("body", "response"))
 _OF_A_REQUEST = frozenset(
@@ -27,27 +27,27 @@ _OF_A_REQUEST = frozenset(
 )
 
 
-def exchange_in(row: Any) -> Exchange | None:
+def find_call(row: Any) -> RecordedCall | None:
     """The request and the answer in a row of a log, or None when it is no such row."""
     if not isinstance(row, Mapping):
         return None
     for request, response in _PAIRS:
-        body = unpacked(row.get(request))
+        body = parse_json_text(row.get(request))
         if isinstance(body, Mapping):
             inner = body.get("body")  # a request with its method and address around it
-            return exchange_of(inner if isinstance(inner, Mapping) else body, unpacked(row.get(response)))
+            return read_call(inner if isinstance(inner, Mapping) else body, parse_json_text(row.get(response)))
     asks = "input" in row or isinstance(row.get("messages"), list)
     if asks and "id" not in row and (isinstance(row.get("model"), str) or _OF_A_REQUEST & set(row)):
-        return exchange_of(row, row.get("response"))
+        return read_call(row, row.get("response"))
     return None
 
 
-def first_exchange(rows: Sequence[Any]) -> Exchange | None:
+def first_call(rows: Sequence[Any]) -> RecordedCall | None:
     """The first request among some rows."""
-    return next((found for row in rows if (found := exchange_in(row)) is not None), None)
+    return next((found for row in rows if (found := find_call(row)) is not None), None)
 
 
-def is_anthropic(exchange: Exchange) -> bool:
+def is_anthropic(exchange: RecordedCall) -> bool:
     """Whether a request was one to Anthropic's API."""
     if isinstance(exchange.model, str) and "claude" in exchange.model.lower():
         return True
@@ -56,11 +56,11 @@ def is_anthropic(exchange: Exchange) -> bool:
     return dialect is not None and dialect.name == "anthropic"
 
 
-def read_requests(log: Log, format: str) -> Iterator[Conversation]:
+def read_requests(log: LogReader, format: str) -> Iterator[Conversation]:
     """The conversations in a log of requests."""
-    threads, waiting, skipped = Threads(), dict[str, Exchange](), Counter[str]()
+    threads, waiting, skipped = Threads(), dict[str, RecordedCall](), Counter[str]()
     for number, row in log.rows():
-        exchange = exchange_in(row)
+        exchange = find_call(row)
         name = row.get("custom_id") if isinstance(row, dict) else None
         if exchange is not None:
             exchange.row = number
@@ -69,17 +69,17 @@ def read_requests(log: Log, format: str) -> Iterator[Conversation]:
                 continue
         elif isinstance(name, str) and name in waiting:
             exchange = waiting.pop(name)
-            exchange.answer = answer_of(unpacked(row.get("response")))
+            exchange.answer = read_answer(parse_json_text(row.get("response")))
         else:
             skipped["rows without a request"] += 1
             continue
         threads.add(exchange)
     for exchange in waiting.values():
         threads.add(exchange)
-    told = [*log.notes, *left_out(skipped, "no part of a conversation"), *threads.notes()]
+    told = [*log.notes, *describe_omitted(skipped, "no part of a conversation"), *threads.notes()]
     for thread in sorted(threads.found, key=lambda thread: thread.first_row):
         part = f"{log.unit} {thread.first_row:,}" if len(threads.found) > 1 else ""
-        yield finished(
+        yield build_conversation(
             log,
             format,
             f"{log.name}:{thread.first_row}",

@@ -9,18 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ._importer import Conversation, finished, left_out
-from ._log_reader import Log
-from ._recorded_calls import Exchange, Threads
+from ._importer import Conversation, build_conversation, describe_omitted
+from ._log_reader import LogReader
+from ._recorded_calls import RecordedCall, Threads
 
 __all__ = ["read_traces"]
 
 
 def read_traces(
-    log: Log,
+    log: LogReader,
     format: str,
     calls: Callable[[Any, Counter[str]], Iterator[Mapping[str, Any]]],
-    exchange: Callable[[Mapping[str, Any]], Exchange | None],
+    exchange: Callable[[Mapping[str, Any]], RecordedCall | None],
 ) -> Iterator[Conversation]:
     """The conversations of an export: `calls` finds the calls in a row and counts the rest, `exchange` reads one."""
     threads, skipped = Threads(), Counter[str]()
@@ -32,12 +32,12 @@ def read_traces(
             else:
                 found.row = number
                 threads.add(found)
-    told = [*log.notes, *left_out(skipped, "no calls of a model"), *threads.notes()]
+    told = [*log.notes, *describe_omitted(skipped, "no calls of a model"), *threads.notes()]
     seen = Counter[str]()
     for thread in threads.found:
         group = thread.newest.group or f"{log.name}:{thread.first_row}"
         seen[group] += 1
-        yield finished(
+        yield build_conversation(
             log,
             format,
             group if seen[group] == 1 else f"{group}/{seen[group]}",

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any
 
 from ._importer import Importer
-from ._request_logs import first_exchange, is_anthropic, read_requests
+from ._request_logs import first_call, is_anthropic, read_requests
 
 __all__ = ["IMPORTER"]
 
 
 def _recognizes(rows: Sequence[Any]) -> bool:
-    found = first_exchange(rows)
+    found = first_call(rows)
     return found is not None and is_anthropic(found)
 
 

@@ -18,13 +18,13 @@ from .._archive.archive import Archive
 from .._redaction import Redactor
 from ..errors import ArchiveError, LogError
 from ..stores import summary_key
-from ._importer import Conversation, Importer, finished
-from ._log_reader import Log
+from ._importer import Conversation, Importer, build_conversation
+from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]
 
 
-def _read(log: Log) -> Iterator[Conversation]:
+def _read(log: LogReader) -> Iterator[Conversation]:
     if log.session is None:
         raise LogError(
             f"{log.name} is no folder of an archive; name the folder that holds the sessions, or a session's"
@@ -32,7 +32,7 @@ def _read(log: Log) -> Iterator[Conversation]:
     store, place = log.session
     archive = Archive(store, Redactor(), "archive")
     try:
-        yield _joined(log, archive, place)
+        yield _join_transcripts(log, archive, place)
     except ArchiveError as error:
         raise LogError(f"{log.name} cannot be read: {error}") from None
     except (KeyError, TypeError, IndexError, ValueError) as error:
@@ -41,11 +41,11 @@ def _read(log: Log) -> Iterator[Conversation]:
         ) from None
 
 
-def _joined(log: Log, archive: Archive, place: str) -> Conversation:
+def _join_transcripts(log: LogReader, archive: Archive, place: str) -> Conversation:
     contents = archive.contents(place)
     notes: list[str] = []
     by_position: dict[int, Any] = {}
-    folds = _line_of(archive, place, max(contents.summaries, default=0), set(contents.transcripts), notes)
+    folds = _folds_before(archive, place, max(contents.summaries, default=0), set(contents.transcripts), notes)
     model = None
     ours: dict[int, Any] = {}
     for step, record in folds:
@@ -62,16 +62,16 @@ def _joined(log: Log, archive: Archive, place: str) -> Conversation:
     finished_steps = {step for step, _ in folds}
     for step in contents.transcripts:
         if step not in finished_steps and step > max(finished_steps, default=0):
-            joined = _continued(joined, _transcript(archive, place, step, notes))
+            joined = _append_newer(joined, _transcript(archive, place, step, notes))
     if folds:
         notes.append(f"Joined from the transcripts of {len(folds):,} folds; the summaries were left out.")
     notes.append(
         "An archive holds what was there before the newest fold, without secrets; what came later is not in it."
     )
-    return finished(log, IMPORTER.name, archive.name_of(place) or place, joined, model=model, notes=notes)
+    return build_conversation(log, IMPORTER.name, archive.name_of(place) or place, joined, model=model, notes=notes)
 
 
-def _line_of(
+def _folds_before(
     archive: Archive, place: str, newest: int, kept: set[int], notes: list[str]
 ) -> list[tuple[int, dict[str, Any]]]:
     """The folds that led to the newest one, oldest first."""
@@ -97,7 +97,7 @@ def _transcript(archive: Archive, place: str, step: int, notes: list[str]) -> li
     return messages
 
 
-def _continued(known: list[Any], newer: list[Any]) -> list[Any]:
+def _append_newer(known: list[Any], newer: list[Any]) -> list[Any]:
     """What is known, with what stands in a newer list behind the last message of it."""
     if not known:
         return newer

@@ -22,19 +22,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._importer import COMPACTED, Conversation, Importer, epoch, finished, left_out
-from ._log_reader import Log
+from ._importer import COMPACTED, Conversation, Importer, build_conversation, describe_omitted, parse_time
+from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]
 
-_SPOKEN = ("user", "assistant")
+_SPEAKERS = ("user", "assistant")
 _SYNTHETIC = "<synthetic>"
 
 
 def _is_line(row: Any) -> bool:
     return (
         isinstance(row, dict)
-        and row.get("type") in _SPOKEN
+        and row.get("type") in _SPEAKERS
         and isinstance(row.get("message"), dict)
         and ("sessionId" in row or "parentUuid" in row)
     )
@@ -45,7 +45,7 @@ def _recognizes(rows: Sequence[Any]) -> bool:
 
 
 @dataclass(slots=True)
-class _Line:
+class _TreeLine:
     """A line that takes part in the tree."""
 
     fields: Mapping[str, Any]
@@ -70,8 +70,8 @@ class _Line:
         return [block.get(field) for block in self.blocks if isinstance(block, dict) and block.get("type") == kind]
 
 
-def _read(log: Log) -> Iterator[Conversation]:
-    lines: list[_Line] = []
+def _read(log: LogReader) -> Iterator[Conversation]:
+    lines: list[_TreeLine] = []
     places: dict[str, int] = {}
     newest: dict[str | None, int] = {}
     skipped: Counter[str] = Counter()
@@ -85,7 +85,7 @@ def _read(log: Log) -> Iterator[Conversation]:
         if isinstance(uuid, str) and uuid in places:
             skipped["repeated"] += 1
             continue
-        if (spoken := _spoken(row)) is None:
+        if (spoken := _as_model_line(row)) is None:
             skipped[_label(row)] += 1
         if not isinstance(uuid, str) and spoken is None:
             continue
@@ -97,7 +97,7 @@ def _read(log: Log) -> Iterator[Conversation]:
         newest[agent] = len(lines)
         if isinstance(uuid, str):
             places[uuid] = len(lines)
-        lines.append(_Line(spoken or {}, parent, agent))
+        lines.append(_TreeLine(spoken or {}, parent, agent))
     several = len(newest) > 1
     for agent in newest:
         told = list(log.notes) if agent is None or not several else []
@@ -106,7 +106,7 @@ def _read(log: Log) -> Iterator[Conversation]:
             yield found
 
 
-def _spoken(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _as_model_line(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The row as a line that the model saw, or None."""
     if _is_line(row):
         made_up = row.get("isApiErrorMessage") is True or row["message"].get("model") == _SYNTHETIC
@@ -119,14 +119,14 @@ def _spoken(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    if row.get("type") in _SPOKEN:
+    if row.get("type") in _SPEAKERS:
         return "made up by the product"
     inner = row.get("attachment")
     detail = row.get("subtype") or (inner.get("type") if isinstance(inner, dict) else None)
     return " ".join(str(part)[:40] for part in (row.get("type"), detail) if part)
 
 
-def _agent(row: Mapping[str, Any], parent: int | None, lines: Sequence[_Line]) -> str | None:
+def _agent(row: Mapping[str, Any], parent: int | None, lines: Sequence[_TreeLine]) -> str | None:
     if row.get("isSidechain") is not True:
         return None
     if isinstance(row.get("agentId"), str):
@@ -137,30 +137,30 @@ def _agent(row: Mapping[str, Any], parent: int | None, lines: Sequence[_Line]) -
 
 
 def _conversation(
-    log: Log,
+    log: LogReader,
     session: str,
     agent: str | None,
-    lines: Sequence[_Line],
+    lines: Sequence[_TreeLine],
     skipped: Counter[str],
     told: list[str],
     several: bool,
 ) -> Conversation | None:
     mine = [n for n, line in enumerate(lines) if line.agent == agent and line.fields]
-    kept = _line_of_descent(lines, mine)
+    kept = _ancestors(lines, mine)
     if taken_back := len(mine) - len(kept):
         told.append(f"Left out: {taken_back:,} lines of turns that were taken back.")
     summaries = [n for n in kept[1:] if lines[n].fields.get("isCompactSummary") is True]
     if summaries:
         told.append(COMPACTED.format(len(summaries)))
-    told += left_out(skipped)
-    steps = _Steps()
+    told += describe_omitted(skipped)
+    steps = _StepMessages()
     for n in kept:
         if n not in summaries:
             steps.add(lines[n])
     if not steps.messages:
         return None
     names = [session or log.name] if agent is None else [session, agent] if session else [agent]
-    return finished(
+    return build_conversation(
         log,
         IMPORTER.name,
         "/".join(names),
@@ -173,7 +173,7 @@ def _conversation(
     )
 
 
-def _line_of_descent(lines: Sequence[_Line], mine: Sequence[int]) -> list[int]:
+def _ancestors(lines: Sequence[_TreeLine], mine: Sequence[int]) -> list[int]:
     """The lines that the newest one descends from, with all that belongs to their steps."""
     if not mine:
         return []
@@ -195,7 +195,7 @@ def _line_of_descent(lines: Sequence[_Line], mine: Sequence[int]) -> list[int]:
     return [n for n in mine if n in inside]
 
 
-def _nearest_spoken(lines: Sequence[_Line], at: int | None) -> int | None:
+def _nearest_spoken(lines: Sequence[_TreeLine], at: int | None) -> int | None:
     """The nearest line, from this one upwards, that the model saw."""
     while at is not None and not lines[at].fields:
         at = lines[at].parent
@@ -203,7 +203,7 @@ def _nearest_spoken(lines: Sequence[_Line], at: int | None) -> int | None:
 
 
 @dataclass(slots=True)
-class _Steps:
+class _StepMessages:
     """Messages that are being put together."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -216,8 +216,8 @@ class _Steps:
     _results: dict[int, int] = field(default_factory=dict)
     """Where the results of a step are gathered."""
 
-    def add(self, line: _Line) -> None:
-        moment = epoch(line.fields.get("timestamp"))
+    def add(self, line: _TreeLine) -> None:
+        moment = parse_time(line.fields.get("timestamp"))
         if line.kind == "assistant":
             self._add_said(line, moment)
             return
@@ -234,7 +234,7 @@ class _Steps:
             content = line.message.get("content")
             self._append("user", content if isinstance(content, str) else words, moment)
 
-    def _add_said(self, line: _Line, moment: float | None) -> None:
+    def _add_said(self, line: _TreeLine, moment: float | None) -> None:
         self.model = line.message.get("model") or self.model
         name = line.message.get("id")
         at = self._by_id.get(name) if name is not None else None

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._conversation.formats.openai_responses import RESPONSES_ITEMS
-from ._importer import COMPACTED, Conversation, Importer, epoch, finished, left_out
-from ._log_reader import Log
+from ._importer import COMPACTED, Conversation, Importer, build_conversation, describe_omitted, parse_time
+from ._log_reader import LogReader
 from .plain import is_message
 
 __all__ = ["IMPORTER"]
@@ -44,17 +44,17 @@ def _recognizes(rows: Sequence[Any]) -> bool:
     return any(map(_is_wrapped, rows)) or _is_early(rows)
 
 
-def _read(log: Log) -> Iterator[Conversation]:
-    session = _Session()
+def _read(log: LogReader) -> Iterator[Conversation]:
+    session = _CodexItems()
     for _, row in log.rows():
         if isinstance(row, dict):
             session.add(row)
         else:
             session.skipped[type(row).__name__] += 1
     if session.items:
-        notes = [*log.notes, *session.notes(), *left_out(session.skipped)]
+        notes = [*log.notes, *session.notes(), *describe_omitted(session.skipped)]
         system = _text_item("system", session.system) if session.system else None
-        yield finished(
+        yield build_conversation(
             log,
             IMPORTER.name,
             session.id or log.name,
@@ -67,7 +67,7 @@ def _read(log: Log) -> Iterator[Conversation]:
         )
 
 
-class _Session:
+class _CodexItems:
     """A session that is being read."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Session:
 
     def add(self, row: Mapping[str, Any]) -> None:
         payload, kind = row.get("payload"), row.get("type")
-        moment = epoch(row.get("timestamp"))
+        moment = parse_time(row.get("timestamp"))
         if not isinstance(payload, dict):
             if is_message(row):
                 self._add_item(row, moment)

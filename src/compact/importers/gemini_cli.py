@@ -21,8 +21,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ._importer import COMPACTED, Conversation, Importer, epoch, finished, left_out
-from ._log_reader import Log
+from ._importer import COMPACTED, Conversation, Importer, build_conversation, describe_omitted, parse_time
+from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]
 
@@ -51,7 +51,7 @@ def _recognizes(rows: Sequence[Any]) -> bool:
     return any(_is_session(row) or _is_content(row) or _contents(row) is not None for row in rows[:2])
 
 
-def _read(log: Log) -> Iterator[Conversation]:
+def _read(log: LogReader) -> Iterator[Conversation]:
     first = log.head[0][1] if log.head else None
     if _is_content(first):
         yield from _of_contents(log, [row for _, row in log.rows()], log.name)
@@ -64,7 +64,7 @@ def _read(log: Log) -> Iterator[Conversation]:
 # -- a session -------------------------------------------------------------------------------------------------------
 
 
-def _of_session(log: Log) -> Iterator[Conversation]:
+def _of_session(log: LogReader) -> Iterator[Conversation]:
     records: dict[str, Any] = {}
     """By id, in the order in which they were begun."""
     skipped: Counter[str] = Counter()
@@ -93,12 +93,12 @@ def _of_session(log: Log) -> Iterator[Conversation]:
         notes.append(f"Left out: {taken_back:,} messages of turns that were taken back.")
     if replaced:
         notes.append(COMPACTED.format(replaced))
-    chat = _Chat(skipped)
+    chat = _GeminiMessages(skipped)
     for record in records.values():
         chat.add_record(record)
     if chat.messages:
-        notes += left_out(skipped)
-        yield finished(
+        notes += describe_omitted(skipped)
+        yield build_conversation(
             log, IMPORTER.name, session or log.name, chat.messages, dialect="openai-chat", model=chat.model,
             times=chat.times, notes=notes,
         )  # fmt: skip
@@ -110,7 +110,7 @@ def _keep(records: dict[str, Any], listed: Any, number: int) -> None:
             records[str(record.get("id") or f"{number}.{n}")] = record
 
 
-class _Chat:
+class _GeminiMessages:
     """Chat messages that are being put together."""
 
     def __init__(self, skipped: Counter[str]) -> None:
@@ -122,7 +122,7 @@ class _Chat:
         """Calls that wait for their results: name and id."""
 
     def add_record(self, record: Mapping[str, Any]) -> None:
-        kind, moment = record.get("type"), epoch(record.get("timestamp"))
+        kind, moment = record.get("type"), parse_time(record.get("timestamp"))
         if kind == "user":
             self.add_user(_parts(record.get("content")), moment)
             return
@@ -189,8 +189,8 @@ class _Chat:
 # -- contents and parts ----------------------------------------------------------------------------------------------
 
 
-def _of_contents(log: Log, contents: Sequence[Any], id: str) -> Iterator[Conversation]:
-    chat = _Chat(Counter())
+def _of_contents(log: LogReader, contents: Sequence[Any], id: str) -> Iterator[Conversation]:
+    chat = _GeminiMessages(Counter())
     for content in contents:
         if not _is_content(content):
             chat.skipped["rows that are no contents"] += 1
@@ -199,8 +199,8 @@ def _of_contents(log: Log, contents: Sequence[Any], id: str) -> Iterator[Convers
         else:
             chat.add_model(_parts(content["parts"]), None)
     if chat.messages:
-        notes = [*log.notes, *left_out(chat.skipped)]
-        yield finished(log, IMPORTER.name, id, chat.messages, dialect="openai-chat", notes=notes)
+        notes = [*log.notes, *describe_omitted(chat.skipped)]
+        yield build_conversation(log, IMPORTER.name, id, chat.messages, dialect="openai-chat", notes=notes)
 
 
 def _parts(value: Any) -> list[dict[str, Any]]:

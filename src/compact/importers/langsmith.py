@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from ._importer import Importer
-from ._recorded_calls import Exchange, exchange_of, unpacked
+from ._recorded_calls import RecordedCall, parse_json_text, read_call
 from ._trace_exports import read_traces
 
 __all__ = ["IMPORTER"]
@@ -52,11 +52,11 @@ def _calls(row: Any, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
         waiting += reversed(children) if isinstance(children, list) else []
 
 
-def _exchange(run: Mapping[str, Any]) -> Exchange | None:
-    found = exchange_of(unpacked(run.get("inputs")), unpacked(run.get("outputs")))
+def _read_run(run: Mapping[str, Any]) -> RecordedCall | None:
+    found = read_call(parse_json_text(run.get("inputs")), parse_json_text(run.get("outputs")))
     if found is None:
         return None
-    extra = unpacked(run.get("extra"))
+    extra = parse_json_text(run.get("extra"))
     metadata = _mapping(_mapping(extra).get("metadata")) | _mapping(run.get("metadata"))
     options = _mapping(_mapping(extra).get("invocation_params"))
     named = (metadata.get(name) for name in _THREADS)
@@ -78,5 +78,5 @@ IMPORTER = Importer(
     recognized="rows with `run_type` and `inputs`, or with a list of them in `runs`",
     omitted="runs that are no calls of a model; calls that are the beginning of a later one",
     recognizes=_recognizes,
-    read=partial(read_traces, format="langsmith", calls=_calls, exchange=_exchange),
+    read=partial(read_traces, format="langsmith", calls=_calls, exchange=_read_run),
 )

@@ -30,7 +30,7 @@ from ..stores import Store, natural_order
 from ..stores._s3_wire import PASSING, Patience, answer, new_client
 from ..stores.fs import FileStore
 
-__all__ = ["STDIN", "SUFFIXES", "Source", "expand"]
+__all__ = ["STDIN", "SUFFIXES", "LogSource", "expand"]
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ _PAUSES = (0.2, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LogSource:
     """One thing to read. `name` given to `expand` again finds it again, in any process that sees the same files."""
 
     name: str
@@ -77,10 +77,10 @@ class Source:
             raise LogError(
                 f"{self.name} is packed with zstd, which Python cannot unpack; unpack it first, with zstd -d"
             )
-        return cast(BinaryIO, _Unpacked(fileobj=stream)) if begins[:2] == _GZIP else stream
+        return cast(BinaryIO, _GzipStream(fileobj=stream)) if begins[:2] == _GZIP else stream
 
 
-class _Unpacked(gzip.GzipFile):
+class _GzipStream(gzip.GzipFile):
     """What is in a packed stream, which is closed with it."""
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class _Unpacked(gzip.GzipFile):
             packed.close()
 
 
-def expand(names: Iterable[str], *, endpoint_url: str | None = None) -> Iterator[Source]:
+def expand(names: Iterable[str], *, endpoint_url: str | None = None) -> Iterator[LogSource]:
     """The sources that names stand for: files, folders, patterns, `s3://bucket/prefix`, and "-" for standard input.
 
     `endpoint_url` is where buckets are, when that is not told by AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL.
@@ -99,7 +99,7 @@ def expand(names: Iterable[str], *, endpoint_url: str | None = None) -> Iterator
         if not name:
             raise LogError("the name of a log is empty; name a file, a folder, s3://bucket/prefix, or - for a pipe")
         if name == STDIN:
-            yield Source(STDIN, lambda: sys.stdin.buffer)
+            yield LogSource(STDIN, lambda: sys.stdin.buffer)
         elif name.startswith("s3://"):
             yield from _Bucket(name, endpoint_url).sources()
         else:
@@ -110,13 +110,13 @@ def _file(path: Path) -> Callable[[], BinaryIO]:
     return lambda: path.open("rb")
 
 
-def _on_disk(name: str) -> Iterator[Source]:
+def _on_disk(name: str) -> Iterator[LogSource]:
     path = Path(name).expanduser()
     try:
         if path.is_dir():
             yield from _in_folder(path)
         elif path.exists():
-            yield Source(name, _file(path))
+            yield LogSource(name, _file(path))
         elif has_magic(name) and (found := sorted(glob(str(path), recursive=True))):
             for one in found:
                 yield from _on_disk(one)
@@ -127,7 +127,7 @@ def _on_disk(name: str) -> Iterator[Source]:
         raise LogError(f"{name!r} cannot be read ({reason}); check its name and its rights") from None
 
 
-def _in_folder(folder: Path) -> Iterator[Source]:
+def _in_folder(folder: Path) -> Iterator[LogSource]:
     nothing = True
     for at, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -135,17 +135,17 @@ def _in_folder(folder: Path) -> Iterator[Source]:
         if any(map(_SESSION.fullmatch, files)):
             # An archive is read as a whole, so its store must stand above the session's folder, however that was named.
             place = Path(os.path.abspath(here))
-            yield Source(str(here), session=(FileStore(place.parent), place.name), walked=True)
+            yield LogSource(str(here), session=(FileStore(place.parent), place.name), walked=True)
             nothing, folders[:] = False, []
             continue
         if here.name == "events" and (events := [name for name in files if _EVENT.fullmatch(name)]):
             nothing = False
-            yield Source(str(here), _one_a_line(here, sorted(events, key=natural_order)), walked=True)
+            yield LogSource(str(here), _one_a_line(here, sorted(events, key=natural_order)), walked=True)
             continue
         for name in sorted(files):
             if name.lower().endswith(SUFFIXES) and not name.startswith("."):
                 nothing = False
-                yield Source(str(here / name), _file(here / name), walked=True)
+                yield LogSource(str(here / name), _file(here / name), walked=True)
     if nothing:
         raise LogError(f"{folder} holds no file whose name ends in {', '.join(SUFFIXES)}; name the files themselves")
 
@@ -157,10 +157,10 @@ def _one_a_line(folder: Path, names: Sequence[str]) -> Callable[[], BinaryIO]:
         for name in names:
             yield (folder / name).read_bytes().replace(b"\n", b" ") + b"\n"
 
-    return lambda: io.BufferedReader(_Joined(parts()))
+    return lambda: io.BufferedReader(_JoinedStream(parts()))
 
 
-class _Joined(io.RawIOBase):
+class _JoinedStream(io.RawIOBase):
     """Pieces that come one by one, as a stream."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
@@ -194,7 +194,7 @@ class _Bucket:
         environment = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
         self._endpoint_url = endpoint_url or next(filter(None, environment), None)
 
-    def sources(self) -> Iterator[Source]:
+    def sources(self) -> Iterator[LogSource]:
         keys = list(self._keys())
         if self._prefix in keys:
             yield self._source(self._prefix, walked=False)
@@ -225,16 +225,16 @@ class _Bucket:
                 return
             follow = {"ContinuationToken": token}
 
-    def _source(self, key: str, *, walked: bool) -> Source:
+    def _source(self, key: str, *, walked: bool) -> LogSource:
         name = f"s3://{self._bucket}/{key}"
-        return Source(name, lambda: io.BufferedReader(_Object(self, key, name), 1 << 20), walked=walked)
+        return LogSource(name, lambda: io.BufferedReader(_ObjectStream(self, key, name), 1 << 20), walked=walked)
 
-    def _session(self, folder: str) -> Source:
+    def _session(self, folder: str) -> LogSource:
         from ..stores.s3 import S3Store
 
         root, _, place = folder.rpartition("/")
         store = S3Store(self._bucket, root, endpoint_url=self._endpoint_url)
-        return Source(f"s3://{self._bucket}/{folder}/", session=(store, place), walked=True)
+        return LogSource(f"s3://{self._bucket}/{folder}/", session=(store, place), walked=True)
 
     def part(self, key: str, name: str, start: int, tag: str | None) -> Any:
         """The answer that streams an object from a byte on, as long as it is the one that was begun with."""
@@ -267,7 +267,7 @@ def _page(options: dict[str, str], client: Any) -> Any:
     return client.list_objects_v2(**options)
 
 
-class _Object(io.RawIOBase):
+class _ObjectStream(io.RawIOBase):
     """An object of a bucket as a stream. A connection that breaks is made again where it broke."""
 
     def __init__(self, bucket: _Bucket, key: str, name: str) -> None:

@@ -20,8 +20,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ._importer import COMPACTED, Conversation, Importer, epoch, finished, left_out
-from ._log_reader import Log
+from ._importer import COMPACTED, Conversation, Importer, build_conversation, describe_omitted, parse_time
+from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]
 
@@ -54,7 +54,7 @@ def _recognizes(rows: Sequence[Any]) -> bool:
     return any(_is_event(row) or _history(row) is not None for row in rows[:8])
 
 
-def _read(log: Log) -> Iterator[Conversation]:
+def _read(log: LogReader) -> Iterator[Conversation]:
     several = len(log.head) > 1
     if any(_is_event(row) for _, row in log.head):
         yield from _conversation(log, [row for _, row in log.rows()], log.name, "")
@@ -66,8 +66,8 @@ def _read(log: Log) -> Iterator[Conversation]:
             yield from _conversation(log, events, str(name), f"{log.unit} {number:,}" if several else "")
 
 
-def _conversation(log: Log, events: Sequence[Any], id: str, part: str) -> Iterator[Conversation]:
-    stream = _Stream()
+def _conversation(log: LogReader, events: Sequence[Any], id: str, part: str) -> Iterator[Conversation]:
+    stream = _OpenHandsMessages()
     for event in events:
         if isinstance(event, dict):
             stream.add(event)
@@ -77,7 +77,7 @@ def _conversation(log: Log, events: Sequence[Any], id: str, part: str) -> Iterat
         notes = list(log.notes)
         if stream.condensed:
             notes.append(COMPACTED.format(stream.condensed))
-        yield finished(
+        yield build_conversation(
             log,
             IMPORTER.name,
             id,
@@ -87,11 +87,11 @@ def _conversation(log: Log, events: Sequence[Any], id: str, part: str) -> Iterat
             tools=stream.tools,
             model=stream.model,
             times=stream.times,
-            notes=[*notes, *left_out(stream.skipped)],
+            notes=[*notes, *describe_omitted(stream.skipped)],
         )
 
 
-class _Stream:
+class _OpenHandsMessages:
     """Chat messages that are being put together from events."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class _Stream:
         """The call of each event that made one."""
 
     def add(self, event: Mapping[str, Any]) -> None:
-        moment = epoch(event.get("timestamp"))
+        moment = parse_time(event.get("timestamp"))
         if isinstance(kind := event.get("kind"), str):
             self._add_of_sdk(kind, event, moment)
         elif isinstance(event.get("action"), str):

@@ -17,8 +17,8 @@ from typing import Any
 
 from .._conversation.formats.openai_responses import RESPONSES_ITEMS
 from ..errors import LogError
-from ._importer import Conversation, Importer, epoch, finished
-from ._log_reader import Log
+from ._importer import Conversation, Importer, build_conversation, parse_time
+from ._log_reader import LogReader
 
 __all__ = ["IMPORTER", "is_message"]
 
@@ -54,7 +54,7 @@ def _recognizes(rows: Sequence[Any]) -> bool:
     return bool(rows) and (is_message(rows[0]) or any(_list_in(row) is not None for row in rows))
 
 
-def _read(log: Log) -> Iterator[Conversation]:
+def _read(log: LogReader) -> Iterator[Conversation]:
     if log.head and is_message(log.head[0][1]):
         messages: list[Any] = []
         for number, row in log.rows():
@@ -76,7 +76,7 @@ def _read(log: Log) -> Iterator[Conversation]:
 
 
 def _conversation(
-    log: Log, fields: Mapping[str, Any], field: str, messages: list[Any], id: str, part: str = ""
+    log: LogReader, fields: Mapping[str, Any], field: str, messages: list[Any], id: str, part: str = ""
 ) -> Conversation:
     named = next((str(fields[key]) for key in _IDS if isinstance(fields.get(key), (str, int))), "") or id
     if isinstance(fields.get("trial"), int):
@@ -85,7 +85,7 @@ def _conversation(
         messages = [_from_swe_agent(message) for message in messages]
     if (system := fields.get("system")) and messages[0].get("role") != "system":
         messages = [{"role": "system", "content": system}, *messages]
-    return finished(
+    return build_conversation(
         log,
         IMPORTER.name,
         named,
@@ -93,7 +93,7 @@ def _conversation(
         part=part,
         tools=fields.get("tools"),
         model=fields.get("model"),
-        times=[epoch(message.get("timestamp")) if isinstance(message, dict) else None for message in messages],
+        times=[parse_time(message.get("timestamp")) if isinstance(message, dict) else None for message in messages],
         notes=log.notes,
     )
 

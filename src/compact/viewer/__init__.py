@@ -1,12 +1,12 @@
-"""The viewer: a page on loopback that shows what was folded, when, why, at what price, and where the original is.
+"""The viewer: a local page that shows each compaction: when, why, at what cost, and where the originals are.
 
-Owns: the way in. `serve` is behind `compact view`; `running` is a viewer in a thread, for tests and notebooks.
-Must never: be imported by the rest of the library, write to an archive, or fetch anything from outside.
+Owns: the entry points. `serve` is `compact view`; `running` is a viewer in a thread, for tests and notebooks.
+Must never: be imported by anything but the command line, write to an archive, or fetch anything from outside.
 
-    POST /ingest ─▶ _ingest ─┐
-    archive, JSONL ─▶ _source ┴▶ _spans (SQLite) ─▶ rows ───────────────▶ _app (SSE, JSON) ─▶ _guard ─▶ static/
-                                       └─▶ _timeline ─┐                     ▲
-    archive ─▶ _shelf ─▶ _folds, _export ─────────────┴─▶ _answers ─────────┘
+    POST /ingest ─▶ ingest ───────┐
+    archive, JSONL ─▶ span_reader ┴▶ span_table (SQLite) ─▶ rows ─────────▶ app (SSE, JSON) ─▶ access ─▶ static/
+                                            └─▶ timeline ─┐                  ▲
+    archive ─▶ archive_reader ─▶ fold_document, export ───┴─▶ queries ───────┘
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..errors import MissingExtra
 __all__ = ["PORT", "running", "serve"]
 
 PORT = 5175
-"""Where Ariadne listens, so that one `tracing.ariadne_url` reaches either."""
+"""The port of Ariadne, so that one `tracing.ariadne_url` reaches either."""
 
 
 def serve(
@@ -34,9 +34,9 @@ def serve(
     db: Path | None = None,
     started: Callable[[str, str], None] = lambda address, shown: None,
 ) -> None:
-    """Show an archive, a JSONL file of events, and what is sent to it, until Ctrl-C.
+    """Show an archive or a JSONL file of events, and the events that are sent to it, until Ctrl-C.
 
-    `started` is told the address and the name of what is shown.
+    `started` is called with the address and the name of what is shown.
     """
     _need_extra()
     from .serve import serve

@@ -1,6 +1,7 @@
 """Starting and stopping the viewer.
 
-Owns: the server, and where spans are kept. Must never: listen beyond loopback without a token.
+Owns: what is shown (archive or file of events), the server, and where its database is.
+Must never: listen beyond loopback without a token.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import asyncio
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,21 +19,22 @@ import uvicorn
 from .._archive.viewer_database import SEEN
 from .._http.access import check_address
 from .._http.listening import address_of, listen
+from .._http.serving import Server
 from ..config import CompactConfig
 from ..errors import CompactError
-from .access import Guard
+from .access import ViewerGuard
 from .app import Viewer
-from .archive_reader import Shelf
-from .span_reader import Source
-from .span_table import Spans
+from .archive_reader import ArchiveReader
+from .span_reader import SpanReader
+from .span_table import SpanTable
 
 __all__ = ["running", "serve"]
 
-_FAREWELL = 1.0
-"""Seconds that the end waits for somebody."""
-_FIRST = 65_536
+_CLOSE_TIMEOUT = 1.0
+"""Seconds that closing waits for open connections, and for a search in the archive."""
+_FIRST_LINE_BYTES = 65_536
 """Bytes of a file in which its first line should end."""
-_KEPT = ("summary-*.json", "transcript-pre-compact-*.jsonl", "events*.jsonl", "session.json")
+_SESSION_FILES = ("summary-*.json", "transcript-pre-compact-*.jsonl", "events*.jsonl", "session.json")
 
 
 def serve(
@@ -46,9 +47,9 @@ def serve(
     db: Path | None,
     started: Callable[[str, str], None],
 ) -> None:
-    """Serve until Ctrl-C; `started` is told the address and what is shown, as soon as it answers."""
+    """Serve until Ctrl-C; `started` is called with the address and what is shown, as soon as it answers."""
     with _server(config, source, host, port, token, db) as (server, listening, shown), suppress(KeyboardInterrupt):
-        # Not before: until the server listens to signals, Python may lose one that comes while it tidies up.
+        # Not earlier: until the server handles signals, Python may lose one.
         server.ready = lambda: started(address_of(listening, named=True), shown)
         server.run(sockets=[listening])
 
@@ -64,37 +65,26 @@ def running(
     db: Path | None = None,
 ) -> Iterator[str]:
     """A viewer in a thread of this process, and its address; it ends with the block."""
-    with _server(config, source, host, port, token, db) as (server, listening, _):
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="compact-view", daemon=True)
-        thread.start()
-        try:
-            while not server.started and thread.is_alive():
-                time.sleep(0.005)
-            yield address_of(listening)
-        finally:
-            server.should_exit = True
-            thread.join(10)
+    with (
+        _server(config, source, host, port, token, db) as (server, listening, _),
+        server.in_thread(listening, "compact-view", 10) as address,
+    ):
+        yield address
 
 
-class _Server(uvicorn.Server):
-    """A server that ends its streams before it waits for them, and then whatever does not end."""
+class _ViewerServer(Server):
+    """Ends its event streams at a shutdown, and aborts the connections that are still open afterwards."""
 
     def __init__(self, config: uvicorn.Config, viewer: Viewer) -> None:
         super().__init__(config)
         self._viewer = viewer
-        self.ready: Callable[[], None] = lambda: None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start."""
-        await super().startup(sockets)
-        self.ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop."""
+        """End the streams, wait for the rest, and abort what is left."""
         self._viewer.end()
         ending = asyncio.create_task(super().shutdown(sockets))
-        await asyncio.wait([ending], timeout=_FAREWELL)
-        for connection in list(self.server_state.connections):  # who does not read, or has sent half a request
+        await asyncio.wait([ending], timeout=_CLOSE_TIMEOUT)
+        for connection in list(self.server_state.connections):  # clients that do not read, or sent half a request
             connection.transport.abort()
         await ending
 
@@ -102,19 +92,19 @@ class _Server(uvicorn.Server):
 @contextmanager
 def _server(
     config: CompactConfig, source: Path | None, host: str, port: int, token: str | None, db: Path | None
-) -> Iterator[tuple[_Server, socket.socket, str]]:
+) -> Iterator[tuple[_ViewerServer, socket.socket, str]]:
     check_address(host, token, variable="COMPACT_VIEW_TOKEN", danger="the viewer shows whole conversations")
     listening = listen(host, port)
     try:
-        config, file = _opened(config, source)
-        shelf = Shelf.of(config)
+        config, file = _resolve_source(config, source)
+        archive = ArchiveReader.of(config)
         if db is None and file is None and config.storage.adapter != "none":
             db = Path(config.storage.path).expanduser() / SEEN
-        spans = Spans(db)
+        spans = SpanTable(db)
         try:
-            seen = Source(spans, shelf, file)
-            viewer = Viewer(spans, seen, shelf)
-            guarded = Guard(viewer.app, host=host, port=listening.getsockname()[1], token=token)
+            reader = SpanReader(spans, archive, file)
+            viewer = Viewer(spans, reader, archive)
+            guarded = ViewerGuard(viewer.app, host=host, port=listening.getsockname()[1], token=token)
             settings = uvicorn.Config(
                 guarded,
                 log_level="warning",
@@ -127,25 +117,25 @@ def _server(
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=2,
             )
-            shown = seen.name
-            if file is None and shelf is not None and shelf.root is not None and not shelf.root.is_dir():
+            shown = reader.name
+            if file is None and archive is not None and archive.root is not None and not archive.root.is_dir():
                 shown = (
-                    f"live events only, because there is no archive at {shelf.name} yet (the first fold of an agent "
-                    "started here makes it; or name one: compact view FOLDER)"
+                    f"live events only, because there is no archive at {archive.name} yet (the first compaction of an "
+                    "agent started here makes it; or name one: compact view FOLDER)"
                 )
-            yield _Server(settings, viewer), listening, shown
+            yield _ViewerServer(settings, viewer), listening, shown
         finally:
             spans.close()
-            if shelf is not None:  # a search may hold it, of an archive that does not answer
-                closing = threading.Thread(target=shelf.close, daemon=True)
+            if archive is not None:  # a search may still wait for an archive that does not answer
+                closing = threading.Thread(target=archive.close, daemon=True)
                 closing.start()
-                closing.join(_FAREWELL)
+                closing.join(_CLOSE_TIMEOUT)
     finally:
         listening.close()
 
 
-def _opened(config: CompactConfig, source: Path | None) -> tuple[CompactConfig, Path | None]:
-    """The configuration with the archive that is to be shown, and the file of events, if it is one."""
+def _resolve_source(config: CompactConfig, source: Path | None) -> tuple[CompactConfig, Path | None]:
+    """The configuration with the archive to show, and the file of events if `source` is one."""
     if source is None:
         return config, None
     if source.is_file():
@@ -155,20 +145,22 @@ def _opened(config: CompactConfig, source: Path | None) -> tuple[CompactConfig, 
         raise CompactError(f"{source} is neither a folder nor a file; name an archive's folder, or a .jsonl of events")
     if any(source.glob("summary-*.json")) or (source / "events.jsonl").is_file():
         source = source.absolute().parent  # one session's folder: its archive is shown
-    seen = [entry for entry in source.iterdir() if not entry.name.startswith(".")]
-    if seen and not any(next(entry.glob(name), None) for entry in seen if entry.is_dir() for name in _KEPT):
+    entries = [entry for entry in source.iterdir() if not entry.name.startswith(".")]
+    if entries and not any(
+        next(entry.glob(name), None) for entry in entries if entry.is_dir() for name in _SESSION_FILES
+    ):
         raise CompactError(
-            f"{source} is no archive: none of the {len(seen):,} things in it is a session's folder. Name the folder "
-            "that storage.path names, which is .compact/archive unless set otherwise."
+            f"{source} is not an archive: none of the {len(entries):,} entries in it is a session's folder. "
+            "Name the folder that storage.path names, which is .compact/archive unless set otherwise."
         )
     return config.changed(storage={"adapter": "fs", "path": str(source)}), None
 
 
 def _check_events(source: Path) -> None:
-    """Refuse a file whose first line is no event; one without a whole line may still get it."""
+    """Refuse a file whose first line is not an event; a file without a complete line is accepted."""
     try:
         with source.open("rb") as file:
-            line, newline, _ = file.read(_FIRST).lstrip().partition(b"\n")
+            line, newline, _ = file.read(_FIRST_LINE_BYTES).lstrip().partition(b"\n")
     except OSError as error:
         raise CompactError(f"{source} cannot be read ({error.strerror})") from None
     try:
@@ -176,6 +168,6 @@ def _check_events(source: Path) -> None:
             raise ValueError
     except (ValueError, RecursionError):
         raise CompactError(
-            f"{source} is no file of events: its first line is no JSON object. Name an archive's folder, or the file "
-            "that tracing.jsonl names."
+            f"{source} is not a file of events: its first line is not a JSON object. "
+            "Name an archive's folder, or the file that tracing.jsonl names."
         ) from None

@@ -1,9 +1,9 @@
-"""Where spans come from besides `/ingest`: the events of an archive, or of a JSONL file.
+"""Reading the events of an archive, or of a JSONL file, into the table of spans.
 
-Owns: `Source`: reading what is new, as often as it is asked, and at the cost of what is new.
+Owns: `SpanReader`: reading only what is new since the last `sync`.
 Must never: write to what it reads, or stop at a line that cannot be read.
 
-A span's id follows from its event, so an event that came live and stands in the archive too is one span.
+The id of a span is derived from its event, so an event that came live and is also in the archive is one span.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from typing import Any
 from .._archive.jsonl import read_lines
 from .._events.trace import CallTracer, TracedSpan, event_of, spans_of
 from ..errors import ArchiveError, CompactError
-from .archive_reader import Kept, Shelf
-from .span_table import TAIL, Noted, Spans, whole_text
+from .archive_reader import ArchivedSession, ArchiveReader
+from .span_table import TAIL, FileProgress, SpanTable, replace_surrogates
 
-__all__ = ["Source"]
+__all__ = ["SpanReader"]
 
-_BAD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError, RecursionError)
-"""What an event that is none may raise on its way to a span."""
-_COMPLAINTS = 50
-_CHECKED = 3
-"""Sessions of a bucket that each look checks by their first events: a listing does not tell one made anew."""
+_INVALID_EVENT = (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError, RecursionError)
+"""What an invalid event may raise on its way to a span."""
+_MAX_COMPLAINTS = 50
+_CHECKED_SESSIONS = 3
+"""Sessions of a bucket whose first event file each sync reads again: a listing does not show that one was replaced."""
 
 
-class Source:
-    """An archive, a JSONL file, or neither. `sync` may be called by any thread; one of them works."""
+class SpanReader:
+    """Reads an archive, a JSONL file, or nothing. Any thread may call `sync`; one at a time works."""
 
-    def __init__(self, spans: Spans, shelf: Shelf | None, file: Path | None = None) -> None:
+    def __init__(self, spans: SpanTable, archive: ArchiveReader | None, file: Path | None = None) -> None:
         self._spans = spans
-        self._shelf = shelf
+        self._archive = archive
         self._file = file.absolute() if file is not None else None
         self._lock = threading.Lock()
         self._calls: dict[str, CallTracer] = {}
-        """By place, the calls that were open where its events were read to; a place that is new here is read anew."""
-        self._at: Noted | None = None
-        """How far the file was read."""
+        """By session folder, the calls that were open where reading stopped; other folders are read from the start."""
+        self._file_progress: FileProgress | None = None
+        """How far the JSONL file was read."""
         self._complaints: dict[str, str] = {}
-        self._turn = 0
-        self.took = 0.0
-        """Seconds that the last look took."""
-        self.name = str(file) if file is not None else shelf.name if shelf is not None else "live events"
+        self._next_check = 0
+        self.sync_seconds = 0.0
+        """Seconds that the last `sync` took."""
+        self.name = str(file) if file is not None else archive.name if archive is not None else "live events"
 
     @property
     def shows_archive(self) -> bool:
@@ -56,30 +56,32 @@ class Source:
     @property
     def complaints(self) -> list[str]:
         """What could not be read."""
-        said = list(self._complaints.values())[:_COMPLAINTS]
+        complaints = list(self._complaints.values())[:_MAX_COMPLAINTS]
         if self._spans.complaint:
-            said.append(self._spans.complaint)
-        return [*said, *(self._shelf.complaints if self._shelf is not None else ())]
+            complaints.append(self._spans.complaint)
+        return [*complaints, *(self._archive.complaints if self._archive is not None else ())]
 
     def sync(self) -> bool:
-        """Read what is new; whether anything was."""
+        """Read what is new, and return whether anything was."""
         with self._lock:
             started = time.monotonic()
             try:
                 if self._file is not None:
                     return self._sync_file(self._file)
-                return self._sync_shelf(self._shelf) if self._shelf is not None else False
+                return self._sync_archive(self._archive) if self._archive is not None else False
             finally:
-                self.took = time.monotonic() - started
+                self.sync_seconds = time.monotonic() - started
 
     def _sync_file(self, path: Path) -> bool:
         name = str(path)
-        done = self._at.read if self._at is not None else 0
+        done = self._file_progress.read if self._file_progress is not None else 0
         try:
             with path.open("rb") as file:
                 file.seek(max(0, done - TAIL))
                 data = file.read()
-                if self._at is not None and not self._at.ends(data[: min(done, TAIL)]):  # somebody began it anew
+                if self._file_progress is not None and not self._file_progress.matches_tail(
+                    data[: min(done, TAIL)]
+                ):  # the file was replaced
                     file.seek(0)
                     data, done = file.read(), 0
                     self._calls.clear()
@@ -90,119 +92,115 @@ class Source:
         if done == 0:
             self._complaints.pop(path.name, None)
         new = data[min(done, TAIL) :]
-        whole = self._whole(new)
+        whole = _complete_bytes(new)
         calls = self._calls.setdefault(name, CallTracer())
-        news = self._spans.add(self._spans_of(new[:whole], path.name, calls))
-        self._at = Noted.of("", "", data[: min(done, TAIL) + whole], done + whole)
-        return news
+        changed = self._spans.add(self._to_spans(new[:whole], path.name, calls))
+        self._file_progress = FileProgress.of("", "", data[: min(done, TAIL) + whole], done + whole)
+        return changed
 
-    def _sync_shelf(self, shelf: Shelf) -> bool:
+    def _sync_archive(self, archive: ArchiveReader) -> bool:
         try:
-            kept = shelf.look()
+            sessions = archive.refresh()
         except (CompactError, OSError) as error:
             self._complaints["archive"] = str(error)
             return False
         self._complaints.pop("archive", None)
-        known = self._known(shelf)
-        news = self._forget(kept, known)
-        waiting: list[tuple[int, str, Kept]] = []
+        known = self._progress_by_place(archive)
+        changed = self._forget_deleted(sessions, known)
+        waiting: list[tuple[int, str, ArchivedSession]] = []
         stamps: dict[str, str] = {}
-        checked = self._next_checked(kept) if shelf.root is None else ()
-        for session, one in kept.items():
-            noted = known.get(one.place, {})
-            changed = int(_is_another(session, one, noted))
+        checked = self._places_to_check(sessions) if archive.root is None else ()
+        for session, one in sessions.items():
+            progress = known.get(one.place, {})
+            newest = int(_is_replaced(session, one, progress))
             for key in one.events:
-                stamp = shelf.stamp(key)
+                stamp = archive.stamp(key)
                 stamps[key] = str(stamp)
-                if stamp is not None and (key not in noted or noted[key].stamp != stamps[key]):
-                    changed = max(changed, stamp[1], 1)
-            if changed or one.place in checked:
-                waiting.append((changed, session, one))
+                if stamp is not None and (key not in progress or progress[key].stamp != stamps[key]):
+                    newest = max(newest, stamp[1], 1)
+            if newest or one.place in checked:
+                waiting.append((newest, session, one))
         for _, session, one in sorted(waiting, key=lambda each: each[0], reverse=True):
-            news = self._read(shelf, session, one, stamps, known.get(one.place, {})) or news
-        return news
+            changed = self._read_session(archive, session, one, stamps, known.get(one.place, {})) or changed
+        return changed
 
-    def _read(
-        self, shelf: Shelf, session: str, one: Kept, stamps: Mapping[str, str], noted: Mapping[str, Noted]
+    def _read_session(
+        self,
+        archive: ArchiveReader,
+        session: str,
+        one: ArchivedSession,
+        stamps: Mapping[str, str],
+        progress: Mapping[str, FileProgress],
     ) -> bool:
-        """The events of one session that are new since the last look; all of them when there was none."""
-        if not noted:
+        """Read the events of one session that are new since the last sync, and return whether there were any."""
+        if not progress:
             self._calls.pop(one.place, None)
         resumed = one.place in self._calls
-        same = {key for key in one.events if key in noted and noted[key].stamp == stamps[key]}
+        same = {key for key in one.events if key in progress and progress[key].stamp == stamps[key]}
         if len(same) < len(one.events) and not resumed:
-            same = set()  # the calls that are open where it was read to are known by reading all
-        if shelf.root is None:
+            same = set()  # which calls were open is only known after reading everything
+        if archive.root is None:
             same -= set(one.events[:1])
         data: dict[str, bytes] = {}
         for key in one.events:
             if key in same:
                 continue
             try:
-                data[key] = shelf.get(key)
+                data[key] = archive.get(key)
                 self._complaints.pop(key, None)
             except ArchiveError as error:
                 self._complaints[key] = str(error)
-        other = any(key in noted and not noted[key].begins(found) for key, found in data.items())
-        if other or _is_another(session, one, noted):
-            self._spans.forget(session, *{file.session for file in noted.values()})
-            self._read(shelf, session, one, stamps, {})
+        rewritten = any(key in progress and not progress[key].is_start_of(found) for key, found in data.items())
+        if rewritten or _is_replaced(session, one, progress):
+            self._spans.forget(session, *{file.session for file in progress.values()})
+            self._read_session(archive, session, one, stamps, {})
             return True
         if not resumed and same:
             return False
         calls = self._calls.setdefault(one.place, CallTracer())
-        news = False
+        changed = False
         for key, found in data.items():
-            done = noted[key].read if resumed and key in noted else 0
-            end = done + self._whole(found[done:])
-            spans = self._spans_of(found[done:end], key, calls)
+            done = progress[key].read if resumed and key in progress else 0
+            end = done + _complete_bytes(found[done:])
+            spans = self._to_spans(found[done:end], key, calls)
             for span in spans:
-                if whole_text(span["trace_id"]) == one.told:
-                    span["trace_id"] = session  # not always the same: others may be told by this name
-            news = self._spans.add(spans) or news
-            self._spans.remember(self._named(shelf, key), Noted.of(session, stamps[key], found[:end], end))
-        return news
+                if replace_surrogates(span["trace_id"]) == one.name:
+                    span["trace_id"] = session  # several sessions may have the same name
+            changed = self._spans.add(spans) or changed
+            progress_now = FileProgress.of(session, stamps[key], found[:end], end)
+            self._spans.remember(_file_name(archive, key), progress_now)
+        return changed
 
-    def _next_checked(self, kept: Mapping[str, Kept]) -> list[str]:
-        places = [one.place for one in kept.values() if one.events]
-        self._turn += _CHECKED
-        return [places[(self._turn + number) % len(places)] for number in range(_CHECKED) if places]
+    def _places_to_check(self, sessions: Mapping[str, ArchivedSession]) -> list[str]:
+        places = [one.place for one in sessions.values() if one.events]
+        self._next_check += _CHECKED_SESSIONS
+        return [places[(self._next_check + number) % len(places)] for number in range(_CHECKED_SESSIONS) if places]
 
-    def _known(self, shelf: Shelf) -> dict[str, dict[str, Noted]]:
-        """What was read of this archive: by place and key."""
-        known: dict[str, dict[str, Noted]] = {}
-        prefix = self._named(shelf, "")
-        for name, noted in self._spans.files().items():
+    def _progress_by_place(self, archive: ArchiveReader) -> dict[str, dict[str, FileProgress]]:
+        """What was read of this archive: by session folder and key."""
+        known: dict[str, dict[str, FileProgress]] = {}
+        prefix = _file_name(archive, "")
+        for name, progress in self._spans.files().items():
             if name.startswith(prefix):
                 key = name.removeprefix(prefix)
-                known.setdefault(key.partition("/")[0], {})[key] = noted
+                known.setdefault(key.partition("/")[0], {})[key] = progress
         return known
 
-    def _forget(self, kept: Mapping[str, Kept], known: Mapping[str, Mapping[str, Noted]]) -> bool:
-        """Drop what is known of sessions that the archive has forgotten."""
-        gone = known.keys() - {one.place for one in kept.values()}
+    def _forget_deleted(
+        self, sessions: Mapping[str, ArchivedSession], known: Mapping[str, Mapping[str, FileProgress]]
+    ) -> bool:
+        """Drop the spans of sessions that are no longer in the archive."""
+        gone = known.keys() - {one.place for one in sessions.values()}
         if gone:
-            self._spans.forget(*{noted.session for place in gone for noted in known[place].values()})
+            self._spans.forget(*{file.session for place in gone for file in known[place].values()})
             for key in [key for place in gone for key in known[place]]:
                 self._complaints.pop(key, None)
             for place in gone:
                 self._calls.pop(place, None)
         return bool(gone)
 
-    def _named(self, shelf: Shelf, key: str) -> str:
-        return f"{shelf.root or shelf.name}\n{key}"
-
-    def _whole(self, data: bytes) -> int:
-        """How many bytes are whole lines; a last line without its newline counts when it is a whole value."""
-        end = data.rfind(b"\n") + 1
-        try:
-            json.loads(data[end:])
-        except (ValueError, RecursionError):
-            return end
-        return len(data)
-
-    def _spans_of(self, data: bytes, what: str, calls: CallTracer) -> list[dict[str, Any]]:
-        """The spans of some lines, each once."""
+    def _to_spans(self, data: bytes, what: str, calls: CallTracer) -> list[dict[str, Any]]:
+        """The spans of some lines, each once; lines that are not events become a complaint."""
         values, complaint = read_lines(data, what, tolerant=True)
         latest: dict[str, TracedSpan] = {}
         bad = 0
@@ -210,22 +208,37 @@ class Source:
             try:
                 event = event_of(value)
                 for span in spans_of(event, calls.of(event)):
-                    latest[whole_text(span.trace_id) + span.span_id] = span
-            except _BAD:
+                    latest[replace_surrogates(span.trace_id) + span.span_id] = span
+            except _INVALID_EVENT:
                 bad += 1
         spans: list[dict[str, Any]] = []
         for span in latest.values():
             try:
                 spans.append(span.as_dict())
-            except _BAD:
+            except _INVALID_EVENT:
                 bad += 1
         if bad:
-            complaint = f"{what}: {bad:,} of {len(values):,} lines are no events of compact and were left out."
+            complaint = f"{what}: {bad:,} of {len(values):,} lines are not events of compact and were left out."
         if complaint:
             self._complaints[what] = complaint
         return spans
 
 
-def _is_another(session: str, one: Kept, noted: Mapping[str, Noted]) -> bool:
-    """Whether a session cannot be what was read: it was forgotten and made anew, or is called otherwise now."""
-    return not noted.keys() <= set(one.events) or any(file.session != session for file in noted.values())
+def _file_name(archive: ArchiveReader, key: str) -> str:
+    """The name of an archived file in the table of files."""
+    return f"{archive.root or archive.name}\n{key}"
+
+
+def _complete_bytes(data: bytes) -> int:
+    """The number of bytes in complete lines; a last line without a newline counts when it is a complete value."""
+    end = data.rfind(b"\n") + 1
+    try:
+        json.loads(data[end:])
+    except (ValueError, RecursionError):
+        return end
+    return len(data)
+
+
+def _is_replaced(session: str, one: ArchivedSession, progress: Mapping[str, FileProgress]) -> bool:
+    """Whether a session is another one than was read: it was deleted and created again, or has another name now."""
+    return not progress.keys() <= set(one.events) or any(file.session != session for file in progress.values())
