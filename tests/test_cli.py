@@ -279,7 +279,7 @@ def test_view_that_cannot_keep_says_so_and_goes_on() -> None:
         answers = [post(number) for number in range(10)]
         statuses = [status for status, _ in answers]
         assert {200, 500} == set(statuses)
-        assert all("cannot be kept" in said for status, said in answers if status == 500)
+        assert all("cannot be stored" in said for status, said in answers if status == 500)
         assert statuses.count(200) == asked("/healthz")["events"]
         assert "make room" in asked("/api/sessions")["complaints"][0]
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -136,7 +136,8 @@ def test_timeline_has_every_fold_and_says_why(visit: Callable[..., Visit], stage
     shown(page, ".mark")
     labels = page.locator(".mark").evaluate_all("marks => marks.map(mark => mark.getAttribute('aria-label'))")
     expected = [
-        f"Compaction {f.step}: {', '.join(f.reasons)}, {f.tokens_before:,} to {f.tokens_after:,} tokens" for f in stage.folds
+        f"Compaction {f.step}: {', '.join(f.reasons)}, {f.tokens_before:,} to {f.tokens_after:,} tokens"
+        for f in stage.folds
     ]
     assert expected == labels
     page.locator(".mark").nth(1).hover()

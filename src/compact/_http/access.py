@@ -37,8 +37,8 @@ def check_address(host: str, token: str | None, *, variable: str, danger: str) -
     """Refuse a short token, and an address that other machines can reach without one; `danger` is the reason."""
     if token is not None and len(token) < _MIN_TOKEN_LENGTH:
         raise CompactError(
-            f"The token has {len(token)} characters and can be guessed; give at least {_MIN_TOKEN_LENGTH}, such as the output "
-            'of python -c "import secrets; print(secrets.token_urlsafe())".'
+            f"The token has {len(token)} characters and can be guessed; give at least {_MIN_TOKEN_LENGTH}, such as the "
+            'output of python -c "import secrets; print(secrets.token_urlsafe())".'
         )
     if token is None and not is_loopback(host):
         raise CompactError(

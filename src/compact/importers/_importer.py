@@ -1,14 +1,17 @@
-"""What an importer gives, and what it is.
+"""`Importer` and its result, `Conversation`, and what all importers share.
 
-Owns: `Conversation`, `Importer`, and `build_conversation`, which makes a list of messages that a provider would take.
-Must never: know a product, or change what a conversation says: mends are the dialect's own, and each is noted.
+Owns: `Conversation`, `Importer`, `build_conversation`, which makes a list of messages valid for its provider, and
+`MessageList`.
+Must never: know a product, or change the content of a conversation: repairs are those of the message format, and they
+are noted.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,14 +39,14 @@ class Conversation:
     tools: list[Any] | None = None
     model: str | None = None
     times: tuple[float, ...] | None = None
-    """When each message was said, in seconds since 1970, where every one is known."""
+    """The time of each message, in seconds since 1970, where all are known."""
     notes: tuple[str, ...] = ()
-    """What was left out, mended or torn, in plain sentences."""
+    """What was left out, repaired or cut off, in plain sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """How the logs of one product are read."""
+    """Reads the logs of one product."""
 
     name: str
     title: str
@@ -51,9 +54,9 @@ class Importer:
     kept: str
     """Where the product keeps them."""
     recognized: str
-    """How they are told from others."""
+    """How they differ from others."""
     omitted: str
-    """What of them is left out."""
+    """What is left out."""
     recognizes: Callable[[Sequence[Any]], bool]
     """Whether a log that begins with these rows is one of them."""
     read: Callable[[LogReader], Iterator[Conversation]]
@@ -66,56 +69,76 @@ def build_conversation(
     messages: Sequence[Any],
     *,
     part: str = "",
-    dialect: str | None = None,
+    message_format: str | None = None,
     tools: Any = None,
     model: Any = None,
     times: Sequence[float | None] | None = None,
     notes: Iterable[str] = (),
 ) -> Conversation:
-    """A conversation of these messages, mended where its provider would refuse it.
+    """A conversation of these messages, repaired where its provider would refuse it.
 
-    `part` names it in a log of several. A last call that waits for its result is no reason to mend.
+    `part` names it in a log of several. A last call that waits for its result is not repaired.
     """
     source = f"{log.name} ({part})" if part else log.name
     tools = tools if isinstance(tools, list) and tools else None
-    told = list(notes)
-    reader = FORMATS[dialect] if dialect else detect(messages, tools) or FORMATS["openai-chat"]
+    all_notes = list(notes)
+    reader = FORMATS[message_format] if message_format else detect(messages, tools) or FORMATS["openai-chat"]
     read: list[Message] = []
     for number, raw in enumerate(messages, 1):
         try:
             read.append(reader.read(raw))
         except InvalidMessage as error:
             raise LogError(
-                f"{source}: message {number:,} of {len(messages):,} is none of the format {reader.name}: {error}"
+                f"{source}: message {number:,} of {len(messages):,} is not in the format {reader.name}: {error}"
             ) from None
-    known = {id_of(raw): moment for raw, moment in zip(messages, times or (), strict=False)}
-    mended, changes = reader.repair(read)
+    known_times = {id_of(raw): moment for raw, moment in zip(messages, times or (), strict=False)}
+    repaired, changes = reader.repair(read)
     if changes:
-        told.append(f"Mended, as {reader.name} needs it: {len(changes):,} places; the first: {changes[0]}")
+        all_notes.append(f"Repaired for {reader.name}: {len(changes):,} places; the first: {changes[0]}")
     moments: list[float] = []
-    for message in mended:
-        # What was added in mending was said when its neighbour was.
-        moment = known.get(id_of(message.raw), moments[-1] if moments and times else None)
+    for message in repaired:
+        # A message that the repair added gets the time of the one before it.
+        moment = known_times.get(id_of(message.raw), moments[-1] if moments and times else None)
         if moment is None:
             break
         moments.append(moment)
     return Conversation(
         id=id,
-        messages=[message.raw for message in mended],
+        messages=[message.raw for message in repaired],
         source=source,
         format=format,
         tools=tools,
         model=model if isinstance(model, str) and model else None,
-        times=tuple(moments) if mended and len(moments) == len(mended) else None,
-        notes=tuple(told),
+        times=tuple(moments) if repaired and len(moments) == len(repaired) else None,
+        notes=tuple(all_notes),
     )
 
 
-id_of = id  # the built-in, under a name that no field hides
+id_of = id  # the built-in; a parameter of `build_conversation` has its name
+
+
+@dataclass(slots=True)
+class MessageList:
+    """Messages with their times, and the rows that were skipped, while a log is read."""
+
+    messages: list[Any] = field(default_factory=list)
+    times: list[float | None] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def append(self, message: Any, moment: float | None) -> None:
+        """Add a message."""
+        self.messages.append(message)
+        self.times.append(moment)
+
+
+def chat_tool_call(id: str, name: str, arguments: Any) -> dict[str, Any]:
+    """A tool call of a chat message; arguments that are not text are written as JSON."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
 def describe_omitted(counts: Counter[str], what: str = "rows that the model never saw") -> list[str]:
-    """One sentence about what was left out, or none."""
+    """One sentence about what was left out, or nothing."""
     counts = +counts
     if not counts:
         return []
@@ -125,7 +148,7 @@ def describe_omitted(counts: Counter[str], what: str = "rows that the model neve
 
 
 def parse_time(value: Any) -> float | None:
-    """A moment in seconds since 1970, from ISO text, or from seconds or milliseconds; None when it is none."""
+    """A time in seconds since 1970, from ISO text, or from seconds or milliseconds; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):

@@ -1,9 +1,10 @@
-"""Logs of requests to a model, as clients, gateways and batches keep them.
+"""Reading logs of requests to a model, as clients, gateways and batches write them.
 
-Owns: finding the request and the answer in a row, and reading such a log. Must never: decide whose API it is.
+Owns: finding the request and the answer in a row, reading such a log, and whether a request went to Anthropic.
+Must never: register an importer (`anthropic_requests` and `openai_requests` do).
 
 A row is one of `{"request": {…}, "response": {…}}`, `{"body": {…}}` (a batch; `response` beside it or joined by
-`custom_id`), or the body of a request itself. Instead of `request` and `response` a row may say `input`/`output`,
+`custom_id`), or the body of a request itself. Instead of `request` and `response` a row may have
 `request_body`/`response_body` or `kwargs`/`response`.
 """
 
@@ -28,16 +29,16 @@ _OF_A_REQUEST = frozenset(
 
 
 def find_call(row: Any) -> RecordedCall | None:
-    """The request and the answer in a row of a log, or None when it is no such row."""
+    """The request and the answer in a row of a log; None when it has no request."""
     if not isinstance(row, Mapping):
         return None
     for request, response in _PAIRS:
         body = parse_json_text(row.get(request))
         if isinstance(body, Mapping):
-            inner = body.get("body")  # a request with its method and address around it
+            inner = body.get("body")  # a request with its method and URL around it
             return read_call(inner if isinstance(inner, Mapping) else body, parse_json_text(row.get(response)))
-    asks = "input" in row or isinstance(row.get("messages"), list)
-    if asks and "id" not in row and (isinstance(row.get("model"), str) or _OF_A_REQUEST & set(row)):
+    is_request = "input" in row or isinstance(row.get("messages"), list)
+    if is_request and "id" not in row and (isinstance(row.get("model"), str) or _OF_A_REQUEST & set(row)):
         return read_call(row, row.get("response"))
     return None
 
@@ -47,36 +48,36 @@ def first_call(rows: Sequence[Any]) -> RecordedCall | None:
     return next((found for row in rows if (found := find_call(row)) is not None), None)
 
 
-def is_anthropic(exchange: RecordedCall) -> bool:
-    """Whether a request was one to Anthropic's API."""
-    if isinstance(exchange.model, str) and "claude" in exchange.model.lower():
+def is_anthropic(call: RecordedCall) -> bool:
+    """Whether a request went to Anthropic's API."""
+    if isinstance(call.model, str) and "claude" in call.model.lower():
         return True
-    tools = exchange.tools if isinstance(exchange.tools, list) else None
-    dialect = detect([*exchange.messages, *exchange.answer], tools)
-    return dialect is not None and dialect.name == "anthropic"
+    tools = call.tools if isinstance(call.tools, list) else None
+    found = detect([*call.messages, *call.answer], tools)
+    return found is not None and found.name == "anthropic"
 
 
 def read_requests(log: LogReader, format: str) -> Iterator[Conversation]:
     """The conversations in a log of requests."""
     threads, waiting, skipped = Threads(), dict[str, RecordedCall](), Counter[str]()
     for number, row in log.rows():
-        exchange = find_call(row)
+        call = find_call(row)
         name = row.get("custom_id") if isinstance(row, dict) else None
-        if exchange is not None:
-            exchange.row = number
-            if isinstance(name, str) and not exchange.answer:
-                waiting[name] = exchange  # its answer may come in a row of its own
+        if call is not None:
+            call.row = number
+            if isinstance(name, str) and not call.answer:
+                waiting[name] = call  # its answer may be in another row
                 continue
         elif isinstance(name, str) and name in waiting:
-            exchange = waiting.pop(name)
-            exchange.answer = read_answer(parse_json_text(row.get("response")))
+            call = waiting.pop(name)
+            call.answer = read_answer(parse_json_text(row.get("response")))
         else:
             skipped["rows without a request"] += 1
             continue
-        threads.add(exchange)
-    for exchange in waiting.values():
-        threads.add(exchange)
-    told = [*log.notes, *describe_omitted(skipped, "no part of a conversation"), *threads.notes()]
+        threads.add(call)
+    for call in waiting.values():
+        threads.add(call)
+    notes = [*log.notes, *describe_omitted(skipped, "no part of a conversation"), *threads.notes()]
     for thread in sorted(threads.found, key=lambda thread: thread.first_row):
         part = f"{log.unit} {thread.first_row:,}" if len(threads.found) > 1 else ""
         yield build_conversation(
@@ -85,9 +86,9 @@ def read_requests(log: LogReader, format: str) -> Iterator[Conversation]:
             f"{log.name}:{thread.first_row}",
             thread.messages,
             part=part,
-            dialect="anthropic" if is_anthropic(thread.newest) else None,
+            message_format="anthropic" if is_anthropic(thread.newest) else None,
             tools=thread.newest.tools,
             model=thread.newest.model,
-            notes=[*told, f"Requests that are this conversation: {thread.requests:,}."],
+            notes=[*notes, f"Requests that are this conversation: {thread.requests:,}."],
         )
-        told = []
+        notes = []  # only with the first conversation

@@ -1,6 +1,7 @@
 """Exports of Langfuse: observations, of which those of type `GENERATION` are calls to a model.
 
-Owns: where an observation keeps its request, its answer and what it belongs to. Must never: read one that is no call.
+Owns: where an observation has its request, its answer and its session.
+Must never: read an observation that is not a call to a model.
 
 An observation has `type`, `traceId`, `input`, `output`, `model` (or `providedModelName`), `modelParameters` and
 `toolDefinitions` (a definition by each name); exports to a bucket write `trace_id`, `provided_model_name` and so on,
@@ -68,15 +69,15 @@ def _read_observation(one: Mapping[str, Any]) -> RecordedCall | None:
     found.model = next((one[name] for name in models if one.get(name)), found.model)
     found.tools = found.tools or (options.get("tools") if isinstance(options, Mapping) else None)
     if not found.tools and isinstance(tools, Mapping):
-        found.tools = [_tool(name, parse_json_text(told)) for name, told in tools.items()]
+        found.tools = [_tool(name, parse_json_text(definition)) for name, definition in tools.items()]
     return found
 
 
-def _tool(name: str, told: Any) -> dict[str, Any]:
-    """A tool as chat has it."""
-    if isinstance(told, dict) and isinstance(told.get("function"), dict):
-        return told
-    return {"type": "function", "function": {"name": name, **(told if isinstance(told, dict) else {})}}
+def _tool(name: str, definition: Any) -> dict[str, Any]:
+    """A tool in the form of the chat API."""
+    if isinstance(definition, dict) and isinstance(definition.get("function"), dict):
+        return definition
+    return {"type": "function", "function": {"name": name, **(definition if isinstance(definition, dict) else {})}}
 
 
 IMPORTER = Importer(
@@ -86,5 +87,5 @@ IMPORTER = Importer(
     recognized="rows with a `type` such as `GENERATION` and a `traceId`; or lists of them in `observations` or `data`",
     omitted="observations that are no calls of a model; calls that are the beginning of a later one",
     recognizes=_recognizes,
-    read=partial(read_traces, format="langfuse", calls=_calls, exchange=_read_observation),
+    read=partial(read_traces, format="langfuse", calls=_calls, read=_read_observation),
 )

@@ -1,6 +1,6 @@
 """Request logs of OpenAI's APIs, chat completions and responses.
 
-Owns: telling these from others. Must never: read anything itself (`_requests` does).
+Owns: recognizing them. Must never: read a row itself (`_request_logs` does).
 """
 
 from __future__ import annotations
