@@ -1,11 +1,11 @@
 """Contents of Google ADK as chat messages, and back.
 
-Owns: `identify_parts` (contents with an id for every call and result), `read` and `write` for the bridge, and `request_contents` (what
-goes into a request). Must never: change a content or a part.
+Owns: `identify_parts` (contents with an id for every call and result), `read` and `write` for the bridge, and
+`request_contents` (the contents of a request). Must never: change a content or a part.
 
-- Gemini: a step with calls follows a user's turn, and one content right behind it has all of its results. So a summary
-  is written in the user's role, which is valid everywhere.
-- ADK takes the ids that it made out of a request: such a call is known by its name and number.
+- Gemini requires that a step with calls follows a user's turn, and that the content after it has all of its results.
+  So a summary is written in the user's role, which is valid everywhere.
+- ADK removes the ids that it generated from a request: such a call is identified by its name and number.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ __all__ = ["CompactContent", "IdentifiedContent", "identify_parts", "json_fields
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdentifiedContent:
-    """A content with an id for each part, empty where it is no call and no result; or the instructions as text."""
+    """A content with an id for each part, empty for parts that are no call or result; or the instructions as text."""
 
     content: Any
     ids: tuple[str, ...] = ()
 
 
 class CompactContent(Content):
-    """A content of ours, such as a summary."""
+    """A content that compact wrote, such as a summary."""
 
 
-def identify_parts(given: Iterable[Any], instructions: Any = None) -> list[IdentifiedContent]:
+def identify_parts(contents: Iterable[Any], instructions: Any = None) -> list[IdentifiedContent]:
     """An id is `name#id`, or `name##number` for a call without one; the next result of that name is its result."""
-    identify_parts = [IdentifiedContent(str(instructions))] if instructions else []
+    identified = [IdentifiedContent(str(instructions))] if instructions else []
     waiting: dict[str, list[str]] = {}
     number = 0
-    for content in given:
+    for content in contents:
         ids: list[str] = []
         if _has(content, "function_call"):
             waiting = {}
@@ -57,16 +57,17 @@ def identify_parts(given: Iterable[Any], instructions: Any = None) -> list[Ident
                 ids.append(known.pop(0) if known else f"{result.name}#{result.id or '#'}")
             else:
                 ids.append("")
-        identify_parts.append(IdentifiedContent(content, tuple(ids)))
-    return identify_parts
+        identified.append(IdentifiedContent(content, tuple(ids)))
+    return identified
 
 
-def read(turn: IdentifiedContent) -> Iterator[dict[str, Any]]:
-    content = turn.content
+def read(identified: IdentifiedContent) -> Iterator[dict[str, Any]]:
+    """The chat messages with the same content: one for each result, and one for the other parts."""
+    content = identified.content
     if isinstance(content, str):
         yield {"role": "system", "content": content}
     else:
-        ids = dict(zip(map(id, content.parts or ()), turn.ids, strict=True))
+        ids = dict(zip(map(id, content.parts or ()), identified.ids, strict=True))
         for parts in _groups(content):
             wire = _wire("assistant" if content.role == "model" else "user", parts, [ids[id(part)] for part in parts])
             meta: dict[str, Any] = {}
@@ -78,7 +79,7 @@ def read(turn: IdentifiedContent) -> Iterator[dict[str, Any]]:
 
 
 def _groups(content: Any) -> list[list[Any]]:
-    """Which parts each chat message has: one result each, and then all else."""
+    """The parts of each chat message: one result each, and then all other parts."""
     results = [[part] for part in content.parts or () if part.function_response]
     rest = [part for part in content.parts or () if not part.function_response]
     return [*results, rest] if rest or not results else results
@@ -87,11 +88,12 @@ def _groups(content: Any) -> list[list[Any]]:
 def _wire(role: str, parts: Sequence[Any], ids: Sequence[str]) -> dict[str, Any]:
     if parts and (result := parts[0].function_response):
         media = [_piece(part) for part in result.parts or ()]
-        said: Any = [{"type": "text", "text": _result_text(result)}, *media] if media else _result_text(result)
-        return {"role": "tool", "tool_call_id": ids[0], "content": said}
+        text = _result_text(result)
+        content: Any = [{"type": "text", "text": text}, *media] if media else text
+        return {"role": "tool", "tool_call_id": ids[0], "content": content}
     pieces = [_piece(part) for part in parts if not part.function_call and not (part.thought and part.text)]
-    json_fields = len(pieces) == 1 and pieces[0]["type"] == "text"
-    wire: dict[str, Any] = {"role": role, "content": pieces[0]["text"] if json_fields else pieces or ""}
+    only_text = len(pieces) == 1 and pieces[0]["type"] == "text"
+    wire: dict[str, Any] = {"role": role, "content": pieces[0]["text"] if only_text else pieces or ""}
     if thoughts := [part.text for part in parts if part.thought and part.text]:
         wire["reasoning_content"] = "\n".join(thoughts)
     if calls := [(part.function_call, each) for part, each in zip(parts, ids, strict=True) if part.function_call]:
@@ -103,7 +105,7 @@ def _wire(role: str, parts: Sequence[Any], ids: Sequence[str]) -> dict[str, Any]
 
 
 def _piece(part: Any) -> dict[str, Any]:
-    """One part of a content as one of a chat message. A hash stands for data: the data are in `meta`."""
+    """A part of a content as a part of a chat message. Binary data is replaced by its hash; `meta` has the data."""
     if getattr(part, "text", None) is not None:
         return {"type": "text", "text": part.text}
     if media := part.inline_data or part.file_data:
@@ -116,22 +118,23 @@ def _piece(part: Any) -> dict[str, Any]:
 
 
 def _result_text(result: Any) -> str:
-    """What a tool returned; ADK puts what is no object under `result`."""
-    said = result.response or {}
-    json_fields = said.get("result") if len(said) == 1 else None
-    return json_fields if isinstance(json_fields, str) else _json(said)
+    """The result of a tool as text; ADK puts values that are not objects under `result`."""
+    response = result.response or {}
+    only = response.get("result") if len(response) == 1 else None
+    return only if isinstance(only, str) else _json(response)
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-# -- and back ----------------------------------------------------------------------------------------------------------
+# -- chat messages to contents -----------------------------------------------------------------------------------------
 
 
-def write(wires: Sequence[Any], turn: IdentifiedContent | None) -> Any:
-    if turn is not None:
-        content, groups = turn.content, _groups(turn.content)
+def write(wires: Sequence[Any], identified: IdentifiedContent | None) -> Any:
+    """A content with the parts that are left, or a new one."""
+    if identified is not None:
+        content, groups = identified.content, _groups(identified.content)
         kept = {id(part): _with_result_text(wire, part) for wire in wires for part in groups[wire.part]}
         return content.model_copy(update={"parts": [kept[id(part)] for part in content.parts if id(part) in kept]})
     [wire] = wires
@@ -141,14 +144,14 @@ def write(wires: Sequence[Any], turn: IdentifiedContent | None) -> Any:
 
 
 def _parts(wire: dict[str, Any]) -> list[Any]:
-    """The parts that say what a chat message says."""
+    """The parts of a chat message."""
     if whole := (wire.get("meta") or {}).get("parts"):
         return [_with_result_text(wire, Part.model_validate_json(_json(part))) for part in whole]
     if wire["role"] == "tool":
         return [_with_result_text(wire, Part(function_response=FunctionResponse(**_name_and_id(wire["tool_call_id"]))))]
-    thought, said = wire.get("reasoning_content"), content_text(wire.get("content"))[0]
+    thought, text = wire.get("reasoning_content"), content_text(wire.get("content"))[0]
     parts = [Part(text=thought, thought=True)] if thought else []
-    parts += [Part(text=said)] if said else []
+    parts += [Part(text=text)] if text else []
     for call in wire.get("tool_calls") or ():
         arguments = json.loads(call["function"]["arguments"])
         parts.append(Part(function_call=FunctionCall(**_name_and_id(call["id"]), args=arguments)))
@@ -156,38 +159,38 @@ def _parts(wire: dict[str, Any]) -> list[Any]:
 
 
 def _name_and_id(call: str) -> dict[str, Any]:
-    """The name and the id behind an id of `identify_parts`."""
-    name, _, own = call.partition("#")
-    return {"name": name, "id": None if own.startswith("#") else own}
+    """The name and the id in an id of `identify_parts`."""
+    name, _, call_id = call.partition("#")
+    return {"name": name, "id": None if call_id.startswith("#") else call_id}
 
 
 def _with_result_text(wire: dict[str, Any], part: Any) -> Any:
-    """The part; a result with the text of the message, when that was shortened or is new."""
-    result, said = part.function_response, content_text(wire["content"])[0]
-    if not result or said == content_text(_wire("tool", [part], [""])["content"])[0]:
+    """The part; a result gets the text of the message when that was shortened or is new."""
+    result, text = part.function_response, content_text(wire["content"])[0]
+    if not result or text == content_text(_wire("tool", [part], [""])["content"])[0]:
         return part
-    response = {"result": said}
+    response = {"result": text}
     with suppress(ValueError):
-        response = loaded if isinstance(loaded := json.loads(said), dict) else response
+        response = loaded if isinstance(loaded := json.loads(text), dict) else response
     result = result.model_copy(update={"response": response, "parts": None})
     return part.model_copy(update={"function_response": result})
 
 
 def request_contents(outgoing: Iterable[Any]) -> list[Any]:
-    """What goes into the request, by Gemini's rules also where something was left out."""
-    made: list[Any] = []
+    """The contents of the request, valid by Gemini's rules also where messages were removed."""
+    contents: list[Any] = []
     for each in outgoing:
         content = each.content if isinstance(each, IdentifiedContent) else each
         if isinstance(content, str):
             continue
-        last = made[-1] if made else None
+        last = contents[-1] if contents else None
         if last and _has(content, "function_response") and _has(last, "function_response"):  # of one step
-            made[-1] = last.model_copy(update={"parts": [*last.parts, *content.parts]})
+            contents[-1] = last.model_copy(update={"parts": [*last.parts, *content.parts]})
             continue
         if content.role == "model" and (last is None or (last.role == "model" and _has(content, "function_call"))):
-            made.append(Content(role="user", parts=[Part(text=CONTINUES)]))
-        made.append(content)
-    return made
+            contents.append(Content(role="user", parts=[Part(text=CONTINUES)]))
+        contents.append(content)
+    return contents
 
 
 def _has(content: Any, kind: str) -> bool:
@@ -195,5 +198,5 @@ def _has(content: Any, kind: str) -> bool:
 
 
 def json_fields(value: Any) -> Any:
-    """The fields of a part or a tool as JSON has them; a function may return anything, so what has no form is text."""
+    """The fields of a part or a tool as JSON; values that JSON does not have become text."""
     return value.model_dump(mode="json", exclude_none=True, fallback=str)

@@ -132,7 +132,7 @@ class Conversations:
         limit = named * 3 // 4 - min(reserve, named // 2) if named else sent
         self._newest[session] = exchange
         smaller = partial(
-            self._gate.smaller,
+            self._gate.recover,
             session,
             exchange.body.messages,
             limit if limit < sent * 3 // 4 else None,
