@@ -206,7 +206,9 @@ def test_conversations_are_told_apart_by_how_they_begin() -> None:
     assert other == gate.session_for("s", [{"role": "user", "content": "other"}], "helper")
     gate.add_beginning("s", [{"role": "assistant", "content": "summary"}])
     assert "s" == gate.session_for("s", [{"role": "assistant", "content": "summary"}, *main])
-    assert "s" == Gate(gate.manager).session_for("s", [{"role": "assistant", "content": "summary"}]), "another gate knows"
+    assert "s" == Gate(gate.manager).session_for("s", [{"role": "assistant", "content": "summary"}]), (
+        "another gate knows"
+    )
     for number in range(1_500):
         gate.session_for(f"s{number}", main)
     assert len(gate._beginnings) <= 1_000

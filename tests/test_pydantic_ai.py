@@ -330,7 +330,7 @@ def test_every_kind_of_message_crosses_and_comes_home_as_it_was() -> None:
     assert [id(message) for message in messages] == [id(message) for message in border.from_wires(wires, wires)]
     roles = "system user | assistant | tool tool user user | assistant | assistant | assistant | system | system"
     assert [part.split() for part in f"{roles} | assistant".split(" | ")] == [
-        [wire["role"] for wire in wires if wire.host is message] for message in messages
+        [wire["role"] for wire in wires if wire.origin is message] for message in messages
     ]
     asked = wires[1]["content"]
     kinds = ["text", "text", "image_url", "image_url", "audio", "file", "file", "audio", "file"]

@@ -1,10 +1,10 @@
-"""Whether folds that were archived are steps of the model.
+"""Checking whether an archived compaction is a step of the model.
 
-Owns: `ObservedFold` and `find_violations`. Must never: know how an archive is written, or doubt what the model leaves open.
+Owns: `ObservedFold` and `find_violations`. Must never: know the format of an archive, or refuse what the model allows.
 
-The model is walked with what an archive tells: the list before a fold, what folded, which summaries there were, and
-what was left. How much was to be kept an archive does not tell, so any plan passes that keeps the laws of plans; what
-must be left of it then, the model says.
+The model is run with what an archive has: the list before a compaction, what was compacted, which summaries there were,
+and the list after it. An archive does not have the retention settings, so any plan passes that keeps the laws of plans;
+the model then gives the list that must be left.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .session import ModelState, Rules, steps
 
 __all__ = ["ObservedFold", "find_violations"]
 
-LAYOUTS = frozenset({"in_place", "layered", "rolling"})
+_LAYOUTS = frozenset({"in_place", "layered", "rolling"})
 
 
 class ObservedFold(NamedTuple):
-    """A fold as an archive tells it; `bodies` says of each of its folds whether there was a summary."""
+    """A compaction in an archive; `bodies` has for each fold of the plan whether there was a summary."""
 
     layout: str
     list: Items
@@ -31,10 +31,10 @@ class ObservedFold(NamedTuple):
 
 
 def find_violations(seen: ObservedFold) -> Iterator[str]:
-    """Where a fold is no step of the model, in plain sentences; nothing when it is one."""
+    """Where a compaction is not a step of the model, in plain sentences; nothing when it is one."""
     yield from _plan_violations(seen)
-    if seen.layout not in LAYOUTS:
-        return  # what a layout of the user's own leaves, it alone knows
+    if seen.layout not in _LAYOUTS:
+        return  # the model does not have custom layouts
     expected, left = [_comparable(item) for item in _expected_list(seen)], [_comparable(item) for item in seen.left]
     if expected != left:
         at = next((i for i, pair in enumerate(zip(expected, left, strict=False)) if pair[0] != pair[1]), None)
@@ -43,7 +43,7 @@ def find_violations(seen: ObservedFold) -> Iterator[str]:
 
 
 def _expected_list(seen: ObservedFold) -> Items:
-    """What the model leaves, step by step from the plan on."""
+    """The list that the model leaves, step by step from the plan on."""
     if not seen.plan:
         return seen.list
     rules = Rules(Shape(seen.layout, 0, 0, 0), window=0, errors=("dead",), max_failures=len(seen.bodies))
@@ -58,23 +58,23 @@ def _comparable(item: Item) -> tuple[int, str, bool]:
 
 
 def _plan_violations(seen: ObservedFold) -> Iterator[str]:
-    """The laws of plans."""
+    """Violations of the laws of plans."""
     known = blocks(seen.list)
     folded = frozenset().union(*seen.plan)
     if held := sorted(folded & (known.pinned | known.open)):
-        yield f"messages {_count_from_zero(held)} are pinned or wait for a result, and were folded"
+        yield f"messages {_count_from_zero(held)} are pinned or wait for a result, and were compacted"
     split = sorted(i for fold in seen.plan for i in fold if not known.of[i] <= fold)
     if split:
-        yield f"messages {_count_from_zero(split)} were folded without what belongs to them"
+        yield f"messages {_count_from_zero(split)} were compacted without their block"
     if seen.layout != "in_place":
         return
     if others := sorted(i for i in folded if seen.list[i - 1].kind not in SPOKEN):
-        yield f"messages {_count_from_zero(others)} are neither the assistant's nor results, and were folded"
+        yield f"messages {_count_from_zero(others)} are neither the assistant's nor results, and were compacted"
     for fold in seen.plan:
         if len(fold) < 2 or max(fold) - min(fold) + 1 != len(fold) or fold & summaries(seen.list):
-            yield f"messages {_count_from_zero(sorted(fold))} are no run of two or more that were never folded"
+            yield f"messages {_count_from_zero(sorted(fold))} are not a run of two or more that were never compacted"
 
 
 def _count_from_zero(indices: list[int]) -> list[int]:
-    """Places in a list as hosts count them, from 0."""
+    """Indices counted from 0, as in the application's list."""
     return [i - 1 for i in indices]

@@ -1,9 +1,9 @@
 """`spec/Session.tla` in Python, action by action: the next-state relation of one session.
 
-Owns: `Rules`, `ModelState`, `start` and `steps`. Must never: know anything of the engine.
+Owns: `Rules`, `ModelState`, `start` and `steps`. Must never: import the engine.
 
-`steps(state, rules)` gives every step that the model allows from a state, by the name of its action. That it is the
-same relation as TLC's is tested on whole state graphs.
+`steps(state, rules)` gives every step that the model allows from a state, by the name of its action. Tests compare it
+with TLC on whole state graphs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rules:
 
 
 class Tries(NamedTuple):
-    """What was tried for the summary under way."""
+    """What was tried for the current summary."""
 
     again: int = 0
     halved: int = 0
@@ -47,7 +47,7 @@ class Tries(NamedTuple):
 
 
 class Archived(NamedTuple):
-    """A list before a fold, and what the fold did when it was done."""
+    """A list before a compaction, and its result when it is done."""
 
     list: Items
     upto: int
@@ -82,17 +82,17 @@ class ModelState(NamedTuple):
 
     @property
     def newest(self) -> Archived | None:
-        """The newest fold that was done."""
+        """The newest finished compaction."""
         return next((entry for entry in reversed(self.archive) if entry.done), None)
 
     @property
     def since(self) -> int:
-        """How much was said up to the last fold."""
+        """The number of messages up to the last compaction."""
         return self.newest.upto if self.newest else 0
 
     @property
     def positions(self) -> frozenset[int]:
-        """The positions that fold."""
+        """The positions that the plan compacts."""
         return frozenset().union(*(self.list[i - 1].of for fold in self.plan for i in fold))
 
     def but(self, **values: Any) -> ModelState:
@@ -101,7 +101,7 @@ class ModelState(NamedTuple):
 
 
 Step = tuple[str, str | int | None, ModelState]
-"""The action, what it was given, and the state it leads to."""
+"""The action, its argument, and the next state."""
 
 _CALL_OVER: dict[str, Any] = {
     "at": "rest",
@@ -195,13 +195,13 @@ def _raise_error(now: ModelState) -> ModelState:
 
 
 def _give_up(now: ModelState, rules: Rules) -> ModelState:
-    """The fold was given up, and nothing changed."""
+    """The compaction was given up, and nothing changed."""
     judged = now.but(state=_state_by_trigger(now, rules))
     return _raise_error(judged) if rules.on_failure == "raise" else _give_back(judged)
 
 
 def _list_on_call(now: ModelState) -> Items:
-    """What the host holds, with the fold in its place that a process archived before it died."""
+    """The application's list, with the result of a compaction that was archived before a crash."""
     newest = now.newest
     if newest is None or not now.missed:
         return now.host
@@ -225,7 +225,7 @@ def _select(now: ModelState, rules: Rules) -> ModelState:
 
 
 def _settle(now: ModelState, rules: Rules, more: tuple[int, ...], why: str) -> ModelState:
-    """A body for the fold under way, or for all that are left."""
+    """Add a body for the current fold, or for all remaining ones."""
     bodies = now.bodies + more
     if len(bodies) < len(now.plan):
         return now.but(bodies=bodies, tries=Tries(), broken=why)
@@ -243,7 +243,7 @@ def _fail(now: ModelState, rules: Rules, error: str) -> ModelState:
         return now.but(tries=tries._replace(brief=True))
     if error == "late" and tries.again < rules.max_retries:
         return now.but(tries=tries._replace(again=tries.again + 1))
-    # When the first answer cannot be used, nobody pays for the others.
+    # When the first answer cannot be used, the others are not requested.
     count = len(now.plan) if not now.bodies and error == "unusable" else 1
     return _settle(now, rules, (int(rules.on_failure == "extract"),) * count, error)
 
@@ -256,7 +256,7 @@ def _return_list(now: ModelState, rules: Rules) -> ModelState:
 
 
 def _crash(now: ModelState) -> ModelState:
-    """What the process knew is gone, the archive and the host's list are not."""
+    """The process loses its state; the archive and the application's list stay."""
     missed = now.missed or now.at == "saved"
     over = now.but(**_CALL_OVER, window=now.wanted, list=now.host, state="not_needed", missed=missed)
     return over.but(refused=frozenset(), changed=False, crashes=now.crashes + 1)
