@@ -39,7 +39,7 @@ def serve(
     `started` is called with the address and the name of what is shown.
     """
     _need_extra()
-    from .serve import serve
+    from .server import serve
 
     serve(config, source, host=host, port=port, token=token, db=db, started=started)
 
@@ -55,7 +55,7 @@ def running(
 ) -> AbstractContextManager[str]:
     """A viewer in a thread of this process: `with running(config) as address: …`. It ends with the block."""
     _need_extra()
-    from .serve import running
+    from .server import running
 
     return running(config, source, host=host, port=port, token=token, db=db)
 
