@@ -320,7 +320,11 @@ def test_view_of_something_else_says_so() -> None:
     Path("notes.yaml").write_text("a: b")
     Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
     Path("project/src").mkdir(parents=True)
-    for source, said in (("notes.yaml", "no file of events"), ("picture.png", "no file"), ("project", "no archive")):
+    for source, said in (
+        ("notes.yaml", "not a file of events"),
+        ("picture.png", "not a file"),
+        ("project", "not an archive"),
+    ):
         done = run("view", source, "--port", "0")
         assert (1, "") == (done.returncode, done.stdout)
         assert said in done.stderr

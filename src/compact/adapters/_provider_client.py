@@ -73,7 +73,7 @@ def wrap(
             if call is None:
                 return request(cast_to, options, **how)
             with call.counting():
-                sent = gate.send(call.session, call.messages, **call.counted, reserve_output=call.reserve)
+                sent = gate.send(call.session, call.messages, **call.settings, reserve_output=call.reserve)
             try:
                 return request(cast_to, call.with_messages(sent), **how)
             except status_error as error:
@@ -87,7 +87,7 @@ def wrap(
             if call is None:
                 return await request(cast_to, options, **how)
             with call.counting():
-                sent = await gate.asend(call.session, call.messages, **call.counted, reserve_output=call.reserve)
+                sent = await gate.asend(call.session, call.messages, **call.settings, reserve_output=call.reserve)
             try:
                 return await request(cast_to, call.with_messages(sent), **how)
             except status_error as error:
@@ -123,7 +123,7 @@ class _ClientRequest:
         return self.body[self.api.messages]
 
     @property
-    def counted(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """What is counted besides the messages: the tools, by the tokens of the model."""
         return {"tools": self.api.counted_tools(self.body), "model": self.body.get("model")}
 
@@ -159,7 +159,7 @@ class _ClientRequest:
         # The provider may count more than we do.
         limit = (window_in_refusal(str(error)) or 0) * 3 // 4 - (self.reserve or 0)
         with self.counting():
-            return self.gate.recover(self.session, self.messages, limit if limit > 0 else None, **self.counted)
+            return self.gate.recover(self.session, self.messages, limit if limit > 0 else None, **self.settings)
 
     def _watch(self, answer: Any) -> Any:
         """Observe the usage of a response when the client parses it, or of a stream when it is read."""

@@ -101,7 +101,7 @@ class LogReader:
         elif line.lstrip()[:1] in (b"{", b"["):
             yield from self._read_document(number, line, problem, lines)
         else:
-            raise self._not_a_log(problem)
+            raise self._not_a_log_error(problem)
 
     def _elements(self, value: Any) -> Iterator[Row]:
         if isinstance(value, list):
@@ -118,7 +118,7 @@ class LogReader:
             parts.append(part)
             size += len(part)
             if next_is_whole:
-                raise self._damaged(number, problem, number + 1)
+                raise self._damage_error(number, problem, number + 1)
             if size > self._limit:
                 raise LogError(
                     f"{self.name} is one JSON value of more than {self._limit:,} bytes, which would have to be in "
@@ -143,7 +143,7 @@ class LogReader:
                 bad.append((number, problem))
                 continue
             if bad:
-                raise self._damaged(*bad[0], number)
+                raise self._damage_error(*bad[0], number)
             yield from held
             held = [(number, value) for value in values]
         if bad:
@@ -174,17 +174,17 @@ class LogReader:
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
                 if b"\0" in line[:4096]:
-                    raise self._not_a_log("contains NUL bytes, so it is not text")
+                    raise self._not_a_log_error("contains NUL bytes, so it is not text")
             if not line.isspace() and line:
                 yield number, line
 
-    def _damaged(self, number: int, problem: str, good: int) -> LogError:
+    def _damage_error(self, number: int, problem: str, good: int) -> LogError:
         return LogError(
             f"{self.name} is damaged: line {number:,} {problem}, and line {good:,} after it is valid. "
             "Remove that line to read the rest, or fetch the file again."
         )
 
-    def _not_a_log(self, problem: str) -> NotALog:
+    def _not_a_log_error(self, problem: str) -> NotALog:
         return NotALog(
             f"{self.name} is neither JSON nor JSON lines: line 1 {problem}. Logs are read as one of these, with or "
             "without gzip; IMPORTERS.md lists them."

@@ -147,7 +147,7 @@ class ArchiveReader:
         """The compactions of a session that have a record, as of now."""
         return self._archive.contents(self._place(session)).summaries
 
-    def undone(self, session: str) -> frozenset[int]:
+    def undone_steps(self, session: str) -> frozenset[int]:
         """Compactions that were undone and not redone."""
         try:
             return frozenset(self._archive.line(self._place(session)).undone)
@@ -160,7 +160,7 @@ class ArchiveReader:
         """The record of a compaction; `ArchiveError` when it is missing or damaged."""
         return self._archive.fold(self._place(session), step)
 
-    def brief(self, session: str, step: int) -> dict[str, Any] | None:
+    def timeline_fold(self, session: str, step: int) -> dict[str, Any] | None:
         """A compaction as the timeline shows it; None, and a complaint, when its record cannot be read."""
         key = summary_key(self._place(session), step)
         try:
@@ -193,7 +193,7 @@ class ArchiveReader:
                     self._folds.popitem(last=False)
         return fold
 
-    def where(self, session: str, position: int, step: int) -> tuple[int, int] | None:
+    def locate(self, session: str, position: int, step: int) -> tuple[int, int] | None:
         """The compaction and the line that have a message in full: the newest compaction up to a step, else any."""
         steps = self.steps(session)
         ordered = [*(s for s in reversed(steps) if s <= step), *(s for s in steps if s > step)]

@@ -61,10 +61,10 @@ class Queries:
         line = build_timeline(self._spans.marks(session))
         archive = self._archive if self.reads_archive(params) else None
         steps = archive.steps(session) if archive is not None else []
-        undone = archive.undone(session) if archive is not None and steps else frozenset()
+        undone = archive.undone_steps(session) if archive is not None and steps else frozenset()
         known = {fold["step"] for fold in line.folds}
         for step in steps:
-            if step not in known and archive is not None and (fold := archive.brief(session, step)) is not None:
+            if step not in known and archive is not None and (fold := archive.timeline_fold(session, step)) is not None:
                 line.folds.append(fold)
         line.folds.sort(key=lambda fold: (fold["time"], fold["step"] or 0))
         for fold in line.folds:
@@ -103,7 +103,7 @@ class Queries:
         return fold.as_dict() | {
             "session": session,
             "step": step,
-            "undone": step in self._archive.undone(session),
+            "undone": step in self._archive.undone_steps(session),
             "duration": call[0] if call is not None else None,
             "cost_usd": data.get("cost_usd"),
         }
@@ -123,7 +123,7 @@ class Queries:
     def where(self, params: Params) -> Any:
         """The compaction and line that have a message of the session in full."""
         session, position = _session(params), _number(params, "position")
-        found = self._require_archive().where(session, position, _number(params, "step"))
+        found = self._require_archive().locate(session, position, _number(params, "step"))
         if found is None:
             raise NotFound(
                 f"Message #{position} is in no transcript of this session: it came after the last compaction, or its "
