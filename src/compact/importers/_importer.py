@@ -130,6 +130,10 @@ class MessageList:
         self.messages.append(message)
         self.times.append(moment)
 
+    def describe_skipped(self) -> list[str]:
+        """One sentence about the skipped rows, or nothing."""
+        return describe_omitted(self.skipped)
+
 
 def chat_tool_call(id: str, name: str, arguments: Any) -> dict[str, Any]:
     """A tool call of a chat message; arguments that are not text are written as JSON."""

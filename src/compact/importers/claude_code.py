@@ -22,15 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._importer import (
-    COMPACTED,
-    Conversation,
-    Importer,
-    MessageList,
-    build_conversation,
-    describe_omitted,
-    parse_time,
-)
+from ._importer import COMPACTED, Conversation, Importer, MessageList, build_conversation, describe_omitted, parse_time
 from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]

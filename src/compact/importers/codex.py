@@ -18,15 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ._importer import (
-    COMPACTED,
-    Conversation,
-    Importer,
-    MessageList,
-    build_conversation,
-    describe_omitted,
-    parse_time,
-)
+from ._importer import COMPACTED, Conversation, Importer, MessageList, build_conversation, parse_time
 from ._log_reader import LogReader
 from .plain import is_message, is_responses_item
 
@@ -58,7 +50,7 @@ def _read(log: LogReader) -> Iterator[Conversation]:
         else:
             session.skipped[type(row).__name__] += 1
     if session.messages:
-        notes = [*log.notes, *session.notes(), *describe_omitted(session.skipped)]
+        notes = [*log.notes, *session.notes(), *session.describe_skipped()]
         system = _text_item("system", session.system) if session.system else None
         yield build_conversation(
             log,

@@ -17,20 +17,10 @@ A message has `type` `user` or `gemini` (others are for the screen), `content` (
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ._importer import (
-    COMPACTED,
-    Conversation,
-    Importer,
-    MessageList,
-    build_conversation,
-    chat_tool_call,
-    describe_omitted,
-    parse_time,
-)
+from ._importer import COMPACTED, Conversation, Importer, MessageList, build_conversation, chat_tool_call, parse_time
 from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]
@@ -76,11 +66,11 @@ def _read(log: LogReader) -> Iterator[Conversation]:
 def _read_session(log: LogReader) -> Iterator[Conversation]:
     records: dict[str, Any] = {}
     """By id, in the order of their first lines."""
-    skipped: Counter[str] = Counter()
+    chat = _GeminiMessages()
     session, taken_back, replaced = "", 0, 0
     for number, row in log.rows():
         if not isinstance(row, dict):
-            skipped[type(row).__name__] += 1
+            chat.skipped[type(row).__name__] += 1
         elif isinstance(to := row.get("$rewindTo"), str):
             gone = list(records)[list(records).index(to) :] if to in records else list(records)
             taken_back += len(gone)
@@ -102,12 +92,10 @@ def _read_session(log: LogReader) -> Iterator[Conversation]:
         notes.append(f"Left out: {taken_back:,} messages of turns that were taken back.")
     if replaced:
         notes.append(COMPACTED.format(replaced))
-    chat = _GeminiMessages()
-    chat.skipped = skipped
     for record in records.values():
         chat.add_record(record)
     if chat.messages:
-        notes += describe_omitted(skipped)
+        notes += chat.describe_skipped()
         yield build_conversation(
             log, IMPORTER.name, session or log.name, chat.messages, message_format="openai-chat", model=chat.model,
             times=chat.times, notes=notes,
@@ -202,7 +190,7 @@ def _read_contents(log: LogReader, contents: Sequence[Any], id: str) -> Iterator
         else:
             chat.add_model(_parts(content["parts"]), None)
     if chat.messages:
-        notes = [*log.notes, *describe_omitted(chat.skipped)]
+        notes = [*log.notes, *chat.describe_skipped()]
         yield build_conversation(log, IMPORTER.name, id, chat.messages, message_format="openai-chat", notes=notes)
 
 

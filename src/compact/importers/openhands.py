@@ -18,16 +18,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ._importer import (
-    COMPACTED,
-    Conversation,
-    Importer,
-    MessageList,
-    build_conversation,
-    chat_tool_call,
-    describe_omitted,
-    parse_time,
-)
+from ._importer import COMPACTED, Conversation, Importer, MessageList, build_conversation, chat_tool_call, parse_time
 from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]
@@ -94,7 +85,7 @@ def _conversation(log: LogReader, events: Sequence[Any], id: str, part: str) -> 
             tools=stream.tools,
             model=stream.model,
             times=stream.times,
-            notes=[*notes, *describe_omitted(stream.skipped)],
+            notes=[*notes, *stream.describe_skipped()],
         )
 
 

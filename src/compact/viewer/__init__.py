@@ -11,10 +11,11 @@ Must never: be imported by anything but the command line, write to an archive, o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .._http.listening import address_of
 from ..config import CompactConfig
 from ..errors import MissingExtra
 
@@ -39,11 +40,15 @@ def serve(
     `started` is called with the address and the name of what is shown.
     """
     _need_extra()
-    from .server import serve
+    from .server import open_server
 
-    serve(config, source, host=host, port=port, token=token, db=db, started=started)
+    with open_server(config, source, host, port, token, db) as (server, listening, shown), suppress(KeyboardInterrupt):
+        # Not earlier: until the server handles signals, Python may lose one.
+        server.ready = lambda: started(address_of(listening, named=True), shown)
+        server.run(sockets=[listening])
 
 
+@contextmanager
 def running(
     config: CompactConfig,
     source: Path | None = None,
@@ -52,12 +57,16 @@ def running(
     port: int = 0,
     token: str | None = None,
     db: Path | None = None,
-) -> AbstractContextManager[str]:
+) -> Iterator[str]:
     """A viewer in a thread of this process: `with running(config) as address: …`. It ends with the block."""
     _need_extra()
-    from .server import running
+    from .server import open_server
 
-    return running(config, source, host=host, port=port, token=token, db=db)
+    with (
+        open_server(config, source, host, port, token, db) as (server, listening, _),
+        server.in_thread(listening, "compact-view", 10) as address,
+    ):
+        yield address
 
 
 def _need_extra() -> None:

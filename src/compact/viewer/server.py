@@ -1,6 +1,6 @@
-"""Starting and stopping the viewer.
+"""The viewer's server, ready to run.
 
-Owns: what is shown (archive or file of events), the server, and where its database is.
+Owns: `open_server`: what is shown (archive or file of events), the database, the socket and the server.
 Must never: listen beyond loopback without a token.
 """
 
@@ -10,15 +10,15 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 
 from .._archive.viewer_database import SEEN
 from .._http.access import check_address
-from .._http.listening import address_of, listen
+from .._http.listening import listen
 from .._http.serving import Server
 from ..config import CompactConfig
 from ..errors import CompactError
@@ -28,48 +28,13 @@ from .archive_reader import ArchiveReader
 from .span_reader import SpanReader
 from .span_table import SpanTable
 
-__all__ = ["running", "serve"]
+__all__ = ["open_server"]
 
 _CLOSE_TIMEOUT = 1.0
 """Seconds that closing waits for open connections, and for a search in the archive."""
 _FIRST_LINE_BYTES = 65_536
 """Bytes of a file in which its first line should end."""
 _SESSION_FILES = ("summary-*.json", "transcript-pre-compact-*.jsonl", "events*.jsonl", "session.json")
-
-
-def serve(
-    config: CompactConfig,
-    source: Path | None,
-    *,
-    host: str,
-    port: int,
-    token: str | None,
-    db: Path | None,
-    started: Callable[[str, str], None],
-) -> None:
-    """Serve until Ctrl-C; `started` is called with the address and what is shown, as soon as it answers."""
-    with _server(config, source, host, port, token, db) as (server, listening, shown), suppress(KeyboardInterrupt):
-        # Not earlier: until the server handles signals, Python may lose one.
-        server.ready = lambda: started(address_of(listening, named=True), shown)
-        server.run(sockets=[listening])
-
-
-@contextmanager
-def running(
-    config: CompactConfig,
-    source: Path | None = None,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    token: str | None = None,
-    db: Path | None = None,
-) -> Iterator[str]:
-    """A viewer in a thread of this process, and its address; it ends with the block."""
-    with (
-        _server(config, source, host, port, token, db) as (server, listening, _),
-        server.in_thread(listening, "compact-view", 10) as address,
-    ):
-        yield address
 
 
 class _ViewerServer(Server):
@@ -90,9 +55,10 @@ class _ViewerServer(Server):
 
 
 @contextmanager
-def _server(
+def open_server(
     config: CompactConfig, source: Path | None, host: str, port: int, token: str | None, db: Path | None
-) -> Iterator[tuple[_ViewerServer, socket.socket, str]]:
+) -> Iterator[tuple[Server, socket.socket, str]]:
+    """The server, its listening socket, and the name of what is shown; all are closed with the block."""
     check_address(host, token, variable="COMPACT_VIEW_TOKEN", danger="the viewer shows whole conversations")
     listening = listen(host, port)
     try:
