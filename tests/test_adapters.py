@@ -17,7 +17,7 @@ from playback import managed
 from compact import CompactConfig, CompactManager, InsufficientBudget
 from compact.adapters import before_model_call
 from compact.adapters._bridge import Bridge
-from compact.adapters._session_gate import Gate
+from compact.adapters.session_gate import Gate
 from compact.errors import ConfigError, ManagerClosed
 from compact.testing import Recorder, chat
 
@@ -69,9 +69,9 @@ def turns(pattern: str) -> list[Turn]:
 def test_kept_messages_come_home_as_they_went(parts: list[str], data: st.DataObject) -> None:
     """Whole messages are the very same objects, those with a hole are written anew, and the order stands."""
     given_turns = turns("s" + "".join(parts))
-    wires = BRIDGE.outward(given_turns)
+    wires = BRIDGE.to_wires(given_turns)
     kept = [wire for wire in wires if data.draw(st.booleans())]
-    home = BRIDGE.homeward(kept, wires)
+    home = BRIDGE.from_wires(kept, wires)
     assert [dict(wire) for wire in kept] == [wire for turn in home for wire in turn.wires]
     for turn in home:
         origin = given_turns[turn.number]
@@ -81,8 +81,8 @@ def test_kept_messages_come_home_as_they_went(parts: list[str], data: st.DataObj
 def test_one_object_twice_in_a_list_stays_twice() -> None:
     """Some hosts say the same thing with the same object."""
     again = Turn(1, ({"role": "user", "content": "again"},))
-    wires = BRIDGE.outward([again, again, again])
-    assert [again, again] == BRIDGE.homeward(wires[1:], wires)
+    wires = BRIDGE.to_wires([again, again, again])
+    assert [again, again] == BRIDGE.from_wires(wires[1:], wires)
 
 
 def test_a_shortened_result_stays_in_its_message() -> None:
@@ -181,7 +181,7 @@ def test_an_error_of_a_framework_is_named_without_its_text() -> None:
 
     manager, recorder = tight()
     gate = Gate(manager, bridge=Bridge(read, write))
-    assert ["x"] == gate.send(gate.apart("s", ["x"]), ["x"])
+    assert ["x"] == gate.send(gate.session_for("s", ["x"]), ["x"])
     (event,) = recorder["warning"]
     assert "a list was sent unchanged, because of ValueError" == event.data["message"]
 
@@ -199,16 +199,18 @@ def test_conversations_are_told_apart_by_how_they_begin() -> None:
     """Instructions do not count; a compacted store may begin anew; a thousand names are remembered."""
     gate = Gate(managed()[0])
     main = [{"role": "system", "content": "Monday"}, {"role": "user", "content": "main"}]
-    assert "s" == gate.apart("s", main)
-    assert "s" == gate.apart("s", [{"role": "system", "content": "Tuesday"}, *main[1:], *main])
-    other = gate.apart("s", [{"role": "user", "content": "other"}], "helper")
+    assert "s" == gate.session_for("s", main)
+    assert "s" == gate.session_for("s", [{"role": "system", "content": "Tuesday"}, *main[1:], *main])
+    other = gate.session_for("s", [{"role": "user", "content": "other"}], "helper")
     assert other.startswith("s.helper.")
-    assert other == gate.apart("s", [{"role": "user", "content": "other"}], "helper")
-    gate.also("s", [{"role": "assistant", "content": "summary"}])
-    assert "s" == gate.apart("s", [{"role": "assistant", "content": "summary"}, *main])
-    assert "s" == Gate(gate.manager).apart("s", [{"role": "assistant", "content": "summary"}]), "another gate knows"
+    assert other == gate.session_for("s", [{"role": "user", "content": "other"}], "helper")
+    gate.add_beginning("s", [{"role": "assistant", "content": "summary"}])
+    assert "s" == gate.session_for("s", [{"role": "assistant", "content": "summary"}, *main])
+    assert "s" == Gate(gate.manager).session_for("s", [{"role": "assistant", "content": "summary"}]), (
+        "another gate knows"
+    )
     for number in range(1_500):
-        gate.apart(f"s{number}", main)
+        gate.session_for(f"s{number}", main)
     assert len(gate._beginnings) <= 1_000
 
 

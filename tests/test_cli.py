@@ -279,7 +279,7 @@ def test_view_that_cannot_keep_says_so_and_goes_on() -> None:
         answers = [post(number) for number in range(10)]
         statuses = [status for status, _ in answers]
         assert {200, 500} == set(statuses)
-        assert all("cannot be kept" in said for status, said in answers if status == 500)
+        assert all("cannot be stored" in said for status, said in answers if status == 500)
         assert statuses.count(200) == asked("/healthz")["events"]
         assert "make room" in asked("/api/sessions")["complaints"][0]
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -320,7 +320,11 @@ def test_view_of_something_else_says_so() -> None:
     Path("notes.yaml").write_text("a: b")
     Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
     Path("project/src").mkdir(parents=True)
-    for source, said in (("notes.yaml", "no file of events"), ("picture.png", "no file"), ("project", "no archive")):
+    for source, said in (
+        ("notes.yaml", "not a file of events"),
+        ("picture.png", "not a file"),
+        ("project", "not an archive"),
+    ):
         done = run("view", source, "--port", "0")
         assert (1, "") == (done.returncode, done.stdout)
         assert said in done.stderr

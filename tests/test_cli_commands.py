@@ -141,7 +141,7 @@ def test_count_passes_over_what_cannot_be_read() -> None:
     *_, last = cli("count", "empty.json", "nowhere.json", code=1).stderr.splitlines()
     assert "compact: no conversation was found in empty.json, nowhere.json; 2 logs could not be read" == last
     assert "holds one.json, torn.jsonl" in cli("count", "one.json", "torn.jsonl", "--id", "x", code=1).stderr
-    assert "torn at its end" in cli("count", "torn.jsonl").stderr
+    assert "cut off at its end" in cli("count", "torn.jsonl").stderr
     for number in range(12):
         Path(f"empty{number}.json").touch()
     *told, more = cli("count", ".").stderr.splitlines()

@@ -288,16 +288,16 @@ def every_kind(adk: Any) -> list[Any]:
 def test_every_kind_of_content_goes_over_the_border_and_back(adk: Any) -> None:
     """What chat has no field for is beside it: what was written into an archive says the same when it comes back."""
     adapter, contents = adk.adapter, every_kind(adk)
-    for turn in adapter.turns(contents):
+    for turn in adapter.identify_parts(contents):
         wires = json.loads(json.dumps(list(adapter.read(turn))))
         written = [adapter.write([wire], None) for wire in wires]
         assert turn.content.parts == [part for each in written for part in each.parts]
-    wires = [wire for turn in adapter.turns(contents) for wire in adapter.read(turn)]
+    wires = [wire for turn in adapter.identify_parts(contents) for wire in adapter.read(turn)]
     asked = [call["id"] for wire in wires for call in wire.get("tool_calls", ())]
     assert asked == [wire["tool_call_id"] for wire in wires if wire["role"] == "tool"]
     assert 3 == len(set(asked))
     # A function may return anything: what JSON has no form for is text.
-    (turn,) = adapter.turns([content(adk, "user", result(adk, "look", {"rows": [object()]}))])
+    (turn,) = adapter.identify_parts([content(adk, "user", result(adk, "look", {"rows": [object()]}))])
     assert "<object object" in json.dumps(list(adapter.read(turn)))
     summary = adapter.write([{"role": "assistant", "content": "so far"}], None)
     assert ("user", "so far") == (summary.role, summary.parts[0].text)

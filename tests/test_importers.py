@@ -25,8 +25,8 @@ from compact._conversation.formats import FORMATS, detect
 from compact.errors import LogError
 from compact.importers import IMPORTERS, Conversation, read_logs
 from compact.importers import detect as importer_of
-from compact.importers._log import Log
-from compact.importers.sources import SUFFIXES, expand
+from compact.importers._log_reader import LogReader
+from compact.importers.log_sources import SUFFIXES, expand
 from compact.testing import chat, transcripts
 
 GOLDEN = Path(__file__).parent / "golden" / "logs"
@@ -182,7 +182,7 @@ def test_a_torn_last_line_costs_only_itself(form: str) -> None:
     for cut in sorted({start + 1, len(data) - 2, *random.Random(1).sample(range(start + 1, len(data) - 1), 12)}):
         found = read(data[:cut])
         assert [one.messages for one in found] == whole
-        assert any("torn at its end" in note for one in found for note in one.notes), cut
+        assert any("cut off at its end" in note for one in found for note in one.notes), cut
     with pytest.raises(LogError, match=r"log\.jsonl is damaged: line 2 "):
         read(data.split(b"\n", 1)[0] + b'\n{"torn": \n' + data.split(b"\n", 1)[1])
 
@@ -193,23 +193,23 @@ def test_a_torn_last_line_costs_only_itself(form: str) -> None:
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"{", "fetch it again if it is cut off"),
-        (b"null", "is JSON, and none of the logs"),
+        (b"null", "is JSON, but not a log"),
         (b"[]", "begins with an empty list"),
         (b"7\n8\n", "a value of type int"),
         (b'{"name": "x", "hunter2": 1}', "an object of 2 fields, name among them"),
-        (b"name,age\nx,1\n", "neither JSON nor JSON lines: line 1 is no whole JSON value"),
+        (b"name,age\nx,1\n", "neither JSON nor JSON lines: line 1 is not a complete JSON value"),
         (b"\x89PNG\r\n\x1a\n\0\0\0", "neither JSON nor JSON lines"),
         (b'{"a": "\xff\xfe"}', "not UTF-8 from its byte 7 on"),
         ('{"role":"user","content":"x"}'.encode("utf-16"), "neither JSON nor JSON lines"),
         (b"[" * 100_000, "nested deeper than this process can read"),
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested deeper than this process can read"),
         (b'[{"role": "user", "content": "x"},', "fetch it again if it is cut off"),
-        (b'{"messages": [{"role": "user", "content": "x"}]}\n{"other": 1}', "line 2 holds no list of messages"),
-        (b'{"role": "user", "content": "x"}\n{"other": 1}', "line 2 is no message"),
-        (b'[{"role": "butler", "content": "hunter2"}]', "message 1 of 1 is none of the format openai-chat"),
-        (b'{"sessionId": "s", "projectHash": "p", "messages": []}', "is a log of Gemini CLI, and no message is in it"),
-        (gzip.compress(b'{"role": "user"', mtime=0) + b"rubbish", "cannot be read behind line"),
-        (b"\x28\xb5\x2f\xfd\x04\x00", "is packed with zstd"),
+        (b'{"messages": [{"role": "user", "content": "x"}]}\n{"other": 1}', "line 2 has no list of messages"),
+        (b'{"role": "user", "content": "x"}\n{"other": 1}', "line 2 is not a message"),
+        (b'[{"role": "butler", "content": "hunter2"}]', "message 1 of 1 is not in the format openai-chat"),
+        (b'{"sessionId": "s", "projectHash": "p", "messages": []}', "is a log of Gemini CLI without any message"),
+        (gzip.compress(b'{"role": "user"', mtime=0) + b"rubbish", "cannot be read after line"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "is compressed with zstd"),
     ],
 )
 def test_what_cannot_be_read_gets_a_sentence(data: bytes, sentence: str) -> None:
@@ -239,7 +239,7 @@ def test_a_packed_log_that_breaks_off_gives_what_came() -> None:
     data = lines({"id": str(n), "messages": chat("utra", first=n)} for n in range(400))
     found = read(gzip.compress(data)[:-4000])
     assert 0 < len(found) < 400
-    assert any("breaks off" in note for one in found for note in one.notes)
+    assert any("is cut off" in note for one in found for note in one.notes)
 
 
 _NAMES = (
@@ -380,9 +380,9 @@ def test_a_line_or_a_document_has_a_limit() -> None:
     for data in (message + b"\n" + message, message.replace(b":", b":\n")):
         Path("long.jsonl").write_bytes(data)
         (source,) = expand(["long.jsonl"])
-        Log(source, limit=1000).close()
+        LogReader(source, limit=1000).close()
         with pytest.raises(LogError, match="800 bytes"):
-            Log(source, limit=800)
+            LogReader(source, limit=800)
 
 
 # -- what belongs together -------------------------------------------------------------------------------------------
@@ -437,11 +437,11 @@ def test_the_archive_gives_the_whole_conversation(keeps: bool) -> None:
         assert (found.id, found.format) == ("Some session", "archive")
         assert found.messages == whole[: len(found.messages)]
         assert len(found.messages) > len(whole) - 20
-        assert f"transcripts of {folds} folds" in found.notes[0]
+        assert f"transcripts of {folds} compactions" in found.notes[0]
     place = Path("archive") / Path(found.source).name
     (place / "transcript-pre-compact-001.jsonl").rename("first.jsonl")
     (shorter,) = read_logs(["archive"])
-    assert "Summaries of ours that stand for what is no longer in the archive: 1." in shorter.notes
+    assert "Summaries of messages that are no longer in the archive: 1." in shorter.notes
     summaries = [message for message in shorter.messages if str(message["content"]).startswith("<COMPACT-SUMMARY")]
     assert len(summaries) == 1
     Path("first.jsonl").rename(place / "transcript-pre-compact-001.jsonl")
@@ -496,7 +496,7 @@ def test_names_that_lead_nowhere_get_a_sentence(tmp_path: Path) -> None:
         "x\0y": "does not exist",
         "y" * 5000: "cannot be read (File name too long)",
         "empty": "holds no file whose name ends in .json, .jsonl",
-        "foreign": "is JSON, and none of the logs",
+        "foreign": "is JSON, but not a log",
         "/proc/self/mem": "cannot be read (Input/output error)",
         "s3://": "names no bucket",
     }
@@ -506,7 +506,7 @@ def test_names_that_lead_nowhere_get_a_sentence(tmp_path: Path) -> None:
         with pytest.raises(LogError) as refused:
             list(read_logs([name]))
         assert sentence in str(refused.value)
-    with pytest.raises(LogError, match="no importer is called 'x'; there are claude-code"):
+    with pytest.raises(LogError, match="there is no importer 'x'; there are claude-code"):
         read_logs(["a"], format="x")
     told: list[LogError] = []
     Path("good.jsonl").write_bytes(lines(chat("ua")))

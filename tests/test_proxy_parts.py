@@ -133,7 +133,7 @@ def test_the_scales_say_what_the_manager_says(endpoint: Endpoint) -> None:
         scales = Scales(config)
         weight = asyncio.run(scales.weigh(endpoint, body, "gpt-4o", exactly=True))
         with CompactManager(config) as manager:
-            decision = manager.should_compact("s", messages, tools=endpoint.weighed(asked), model="gpt-4o")
+            decision = manager.should_compact("s", messages, tools=endpoint.counted_tools(asked), model="gpt-4o")
         assert weight.total == decision.usage.total
         assert weight.may_be_due == bool(decision)
         assert asyncio.run(scales.weigh(endpoint, body, "gpt-4o")).may_be_due == bool(decision)

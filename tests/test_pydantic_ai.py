@@ -326,11 +326,11 @@ def everything() -> list[Any]:
 def test_every_kind_of_message_crosses_and_comes_home_as_it_was() -> None:
     """Read: text, thoughts, calls, results first, media with their weight, metadata. Home: the very same objects."""
     messages, border = everything(), bridge()
-    wires = border.outward(messages)
-    assert [id(message) for message in messages] == [id(message) for message in border.homeward(wires, wires)]
+    wires = border.to_wires(messages)
+    assert [id(message) for message in messages] == [id(message) for message in border.from_wires(wires, wires)]
     roles = "system user | assistant | tool tool user user | assistant | assistant | assistant | system | system"
     assert [part.split() for part in f"{roles} | assistant".split(" | ")] == [
-        [wire["role"] for wire in wires if wire.host is message] for message in messages
+        [wire["role"] for wire in wires if wire.origin is message] for message in messages
     ]
     asked = wires[1]["content"]
     kinds = ["text", "text", "image_url", "image_url", "audio", "file", "file", "audio", "file"]
@@ -357,7 +357,7 @@ def test_a_history_that_was_stored_as_json_reads_the_same() -> None:
 
     messages, border = everything(), bridge()
     loaded = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(messages))
-    assert border.outward(messages) == border.outward(loaded)
+    assert border.to_wires(messages) == border.to_wires(loaded)
 
 
 def test_what_is_written_reads_the_same() -> None:
@@ -365,7 +365,7 @@ def test_what_is_written_reads_the_same() -> None:
     import copy
 
     messages, border = everything(), bridge()
-    wires = border.outward(messages)
+    wires = border.to_wires(messages)
     short = copy.copy(wires[3])
     short["content"] = [{"type": "text", "text": "[cut]"}]
     new = [
@@ -375,8 +375,8 @@ def test_what_is_written_reads_the_same() -> None:
         {"role": "user", "content": "(conversation continues)"},
     ]
     sent = [wires[0], wires[2], short, wires[5], *new]
-    home = border.homeward(sent, wires)
-    assert sent == [dict(wire) for wire in border.outward(home)]
+    home = border.from_wires(sent, wires)
+    assert sent == [dict(wire) for wire in border.to_wires(home)]
     first, _, results, *_ = home
     old = messages[0]
     assert all(getattr(first, f.name) == getattr(old, f.name) for f in fields(old) if f.name != "parts")

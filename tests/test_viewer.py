@@ -31,9 +31,9 @@ from compact._events.serialize import parse_event
 from compact.sinks.ariadne import AriadneSink
 from compact.testing import Recorder, ScriptedModel, chat
 from compact.viewer import running
-from compact.viewer.ingest import LIMIT, Refused, accept
-from compact.viewer.span_table import Spans
-from compact.viewer.timeline import POINTS, timeline
+from compact.viewer.ingest import LIMIT, IngestError, parse_body
+from compact.viewer.span_table import SpanTable
+from compact.viewer.timeline import POINTS, build_timeline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 from demo_transcript import build
@@ -286,10 +286,10 @@ def test_anything_is_taken_or_refused(sent: str | bytes) -> None:
     """No body does anything but give events that can be kept, or a refusal with a status."""
     body = sent if isinstance(sent, bytes) else sent.encode()
     try:
-        events = accept(body)
-    except Refused:
+        events = parse_body(body)
+    except IngestError:
         return
-    spans = Spans()
+    spans = SpanTable()
     spans.add(event for event in events if event["type"] == "span")
     assert len(spans) == len({(e["trace_id"], e["span_id"]) for e in events if e["type"] == "span"})
     spans.close()
@@ -366,7 +366,7 @@ def test_a_reader_that_stops_reading_misses_nothing(live: Asked) -> None:
 
 def test_the_oldest_spans_give_way(tmp_path: Path) -> None:
     """The sums of the sessions follow."""
-    spans = Spans(tmp_path / "spans.sqlite", newest=1_000)
+    spans = SpanTable(tmp_path / "spans.sqlite", limit=1_000)
     for start in range(0, 3_000, 500):
         spans.add(span(n, trace_id=f"t{start}") for n in range(start, start + 500))
     kept = spans.rows(0, 5_000)
@@ -380,22 +380,22 @@ def test_the_oldest_spans_give_way(tmp_path: Path) -> None:
 def test_what_was_seen_is_kept_privately_and_ids_never_go_back(tmp_path: Path) -> None:
     """A file for its owner alone; whoever comes second works in memory and says so; a new file starts higher."""
     path = tmp_path / "new" / "spans.sqlite"
-    first = Spans(path)
+    first = SpanTable(path)
     first.add([span(1)])
     assert "600" == f"{stat.S_IMODE(path.stat().st_mode):o}"
     assert "700" == f"{stat.S_IMODE(path.parent.stat().st_mode):o}"
-    second = Spans(path)
+    second = SpanTable(path)
     assert second.complaint is not None
     assert "--db" in second.complaint
     second.add([span(2)])
     assert second.rows(0, 9)[0]["id"] > first.rows(0, 9)[0]["id"]
     second.close()
     first.close()
-    again = Spans(path)
+    again = SpanTable(path)
     assert (None, ["s1"]) == (again.complaint, [row["span_id"] for row in again.rows(0, 9)])
     again.close()
     path.write_bytes(b"no database at all, but somebody's file" * 99)
-    other = Spans(path)
+    other = SpanTable(path)
     assert "memory only" in str(other.complaint)
     assert path.read_bytes().startswith(b"no database")
     other.close()
@@ -408,7 +408,7 @@ def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path, version: i
     with closing(sqlite3.connect(path)) as mine:
         mine.executescript(f"CREATE TABLE notes (text); PRAGMA user_version = {version};")
     before = path.read_bytes()
-    spans = Spans(path)
+    spans = SpanTable(path)
     spans.add([span(1)])
     assert "memory only" in str(spans.complaint)
     assert before == path.read_bytes()
@@ -422,7 +422,7 @@ def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path: Path, version: i
 def test_a_damaged_database_gives_way(tmp_path: Path, damage: str) -> None:
     """In its own place it is made anew, since all of it came from elsewhere; a file that was named is left alone."""
     path = tmp_path / ".view" / "spans.sqlite"
-    spans = Spans(path)
+    spans = SpanTable(path)
     spans.add(span(n, data={"text": "x" * 500}) for n in range(400))
     spans.close()
     data = path.read_bytes()
@@ -436,12 +436,12 @@ def test_a_damaged_database_gives_way(tmp_path: Path, damage: str) -> None:
     named = tmp_path / "named.sqlite"
     for file in (path, named):
         file.write_bytes(bad)
-        again = Spans(file)
+        again = SpanTable(file)
         for _ in range(2):
             again.rows(0, 5_000, "t")
             again.add([span(1, data={"new": 1})])
         assert again.complaint
-        assert ("made anew" in again.complaint) == (file is path)
+        assert ("created again" in again.complaint) == (file is path)
         assert {"new": 1} == again.span("t", "s1")["data"]
         again.close()
     with closing(sqlite3.connect(path)) as mended:
@@ -1042,7 +1042,7 @@ def test_a_long_curve_is_thinned_and_keeps_every_fold() -> None:
             fold = {"event": "compact.pruned_messages", "step": n // 700 + 1, "note": None}
             numbers = {"tokens_before": 699, "tokens_after": 7, "messages_before": 9, "messages_after": 3}
             marks.append((n + 0.5, fold | numbers))
-    line = timeline(marks)
+    line = build_timeline(marks)
     assert len(line.points) <= POINTS + 4
     times = {point[0] for point in line.points}
     assert 14 == len(line.folds)
@@ -1063,9 +1063,9 @@ def test_a_clock_that_goes_back_does_not_part_a_fold_from_its_call() -> None:
         Event(f"compact.{name}", "s", 0, moment, data=data[name])
         for name, moment in zip(data, (100.0, 100.1, 90.0, 90.2), strict=True)
     ]
-    spans = Spans()
+    spans = SpanTable()
     spans.add(one.as_dict() for one in all_spans(events))
-    line = timeline(spans.marks("s"))
+    line = build_timeline(spans.marks("s"))
     spans.close()
     (fold,) = line.folds
     assert ("trigger_pct", 0.5, 0.0) == (fold["reason"], fold["cost_usd"], fold["duration"])

@@ -118,7 +118,7 @@ def test_sessions_are_listed_with_their_numbers(visit: Callable[..., Visit], sta
     """The rail names the session, its folds and how full its window is; a filter narrows it; a click opens it."""
     page = visit().open()
     row = shown(page, ".session", "demo")
-    assert f"{len(stage.folds)} folds" in row.inner_text()
+    assert f"{len(stage.folds)} compactions" in row.inner_text()
     assert "/12k" in row.inner_text()
     assert shown(page, "main h1", "Choose a session")
     page.fill(".rail input", "nobody")
@@ -136,17 +136,18 @@ def test_timeline_has_every_fold_and_says_why(visit: Callable[..., Visit], stage
     shown(page, ".mark")
     labels = page.locator(".mark").evaluate_all("marks => marks.map(mark => mark.getAttribute('aria-label'))")
     expected = [
-        f"Fold {f.step}: {', '.join(f.reasons)}, {f.tokens_before:,} to {f.tokens_after:,} tokens" for f in stage.folds
+        f"Compaction {f.step}: {', '.join(f.reasons)}, {f.tokens_before:,} to {f.tokens_after:,} tokens"
+        for f in stage.folds
     ]
     assert expected == labels
     page.locator(".mark").nth(1).hover()
-    card = shown(page, ".card", "Fold 2").inner_text()
+    card = shown(page, ".card", "Compaction 2").inner_text()
     assert stage.folds[1].reasons[0] in card
     assert f"{stage.folds[1].tokens_before:,} → {stage.folds[1].tokens_after:,}" in card
     assert "fidelity" in card
     assert page.locator(".plot canvas").evaluate(COLOURS) > 20
     page.locator(".mark").nth(1).click()
-    shown(page, "main h1", "Fold 2")
+    shown(page, "main h1", "Compaction 2")
 
 
 COLOURS = """canvas => {
@@ -233,7 +234,7 @@ def test_a_fold_before_and_after(visit: Callable[..., Visit], stage: Stage) -> N
     """Every message is in a list; hover reads, click opens all of it; layers filter; laws and fidelity are told."""
     fold = stage.json("/api/fold", session="demo", step=2)
     page = visit().open("#/s/demo/fold/2")
-    head = shown(page, ".headline", "Fold 2").inner_text()
+    head = shown(page, ".headline", "Compaction 2").inner_text()
     assert f"{fold['tokens_before']:,} → {fold['tokens_after']:,}" in head.replace("\n", " ")
     assert f"{fold['counts']['folded']} messages folded" in head
     counts = page.locator(".list h2 .count").all_inner_texts()
@@ -264,8 +265,8 @@ def test_a_fold_before_and_after(visit: Callable[..., Visit], stage: Stage) -> N
     fidelity = page.locator(".fidelity").inner_text()
     assert f"{fold['report']['score']:.1f}" in fidelity
     assert all(name in fidelity for name in fold["report"]["missing"] if name.isascii() and "  " not in name)
-    page.locator("a[aria-label='Next fold']").click()
-    shown(page, "h1", "Fold 3")
+    page.locator("a[aria-label='Next compaction']").click()
+    shown(page, "h1", "Compaction 3")
 
 
 @pytest.mark.spec("S22")
@@ -283,18 +284,18 @@ def test_a_citation_leads_to_the_original(visit: Callable[..., Visit], stage: St
     assert page.evaluate("document.activeElement.classList.contains('cite')"), "the focus is back at the citation"
     last = len(stage.folds)
     page.goto(f"{stage.address}/#/s/demo/fold/{last}")
-    shown(page, "h1", f"Fold {last}")
+    shown(page, "h1", f"Compaction {last}")
     fold = stage.json("/api/fold", session="demo", step=last)
     here = {row[1] for row in fold["before"] if row[3] != "summary"}
     cited = page.locator(".summary .cite").evaluate_all("cites => cites.map(cite => Number(cite.dataset.position))")
     position = next(one for one in cited if one not in here)
     original = stage.transcript[position]["content"] or ""
     page.locator(f".cite[data-position='{position}']").first.click()
-    shown(page, ".drawer .came", f"Back to fold {last}")
+    shown(page, ".drawer .came", f"Back to compaction {last}")
     shown(page, ".drawer .read", original[:30])
     assert f"fold/{last}/" not in page.url
     page.locator(".drawer .came a").click()
-    shown(page, "h1", f"Fold {last}")
+    shown(page, "h1", f"Compaction {last}")
 
 
 def test_search_finds_what_was_folded(visit: Callable[..., Visit], stage: Stage) -> None:
@@ -322,7 +323,7 @@ def test_an_exported_fold_opens_from_disk(visit: Callable[..., Visit], stage: St
     other = visit(saved.as_uri(), offline=True)
     page = other.page
     page.goto(other.address)
-    shown(page, "h1", "Fold 2")
+    shown(page, "h1", "Compaction 2")
     fold = stage.json("/api/fold", session="demo", step=2)
     assert str(len(fold["before"])) == page.locator(".list h2 .count").first.inner_text()
     page.locator(".message").nth(4).click()
@@ -366,9 +367,9 @@ def test_what_is_sent_is_seen(visit: Callable[..., Visit], stage: Stage, tmp_pat
         folds = manager.session("live one").folds
     shown(page, ".span.fold", f"fold {len(folds)}")
     page.wait_for_function(f"() => document.querySelectorAll('.mark').length === {len(folds)}")
-    shown(page, ".session.here", f"{len(folds)} folds")
+    shown(page, ".session.here", f"{len(folds)} compactions")
     page.locator(".mark").first.click()
-    shown(page, "h1", "No picture of this fold")
+    shown(page, "h1", "No details of this compaction")
     told = page.locator(".welcome").inner_text()
     assert f"{folds[0].tokens_before:,} → {folds[0].tokens_after:,}" in told
     assert "compact view .compact/archive" in told
@@ -447,7 +448,7 @@ def test_by_keyboard_alone(visit: Callable[..., Visit], stage: Stage) -> None:
     press("ArrowRight")
     assert "2" == page.evaluate("document.activeElement.dataset.step")
     assert "none" != page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    shown(page, ".card", "Fold 2")
+    shown(page, ".card", "Compaction 2")
     press("Tab")
     press("Tab")
     press("Tab")
@@ -463,14 +464,14 @@ def test_by_keyboard_alone(visit: Callable[..., Visit], stage: Stage) -> None:
     shown(page, ".inspected h2", "compact.token_estimate")
     press("Shift+Tab")
     press("?")
-    shown(page, ".help", "Previous and next fold")
+    shown(page, ".help", "Previous and next compaction")
     press("Escape")
     page.goto(f"{stage.address}/#/s/demo/fold/2")
     shown(page, ".message")
     press("]")
-    shown(page, "h1", "Fold 3")
+    shown(page, "h1", "Compaction 3")
     press("[")
-    shown(page, "h1", "Fold 2")
+    shown(page, "h1", "Compaction 2")
     shown(page, ".message")
     page.locator(".rows").nth(1).focus()
     press("End")
@@ -662,7 +663,7 @@ def test_hostile_text_is_text(visit: Callable[..., Visit], stage: Stage, tmp_pat
         shown(page, ".span.fold").click()
         shown(page, ".inspected", "Payload")
         page.locator(".mark").first.hover()
-        shown(page, ".card", "Fold 1")
+        shown(page, ".card", "Compaction 1")
         page.locator(".mark").first.click()
         shown(page, ".message", "<svg onload")
         for layer in ("Summary", "Fidelity", "Laws"):

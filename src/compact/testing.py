@@ -1,9 +1,9 @@
-"""Fakes and builders for testing policies, summarizers and adapters: ours, and yours.
+"""Fakes and builders for testing policies, summarizers and adapters.
 
 Owns: `chat`, `shape`, `ScriptedModel`, `Recorder`, `transcripts`. Must never: be imported by the library itself.
 
     messages = chat("sutrtrtra")                     # system, user, three tool calls with results, assistant
-    model = ScriptedModel("goal: ship it")           # a summarizer that answers by script
+    model = ScriptedModel("goal: ship it")           # a summarizer with scripted answers
     recorder = Recorder()                            # a sink that keeps the events
     manager = CompactManager(config, summarizer=model, sinks=[recorder])
     assert shape(manager.plan("s", messages), messages) == "s[utrt]rtra"
@@ -37,8 +37,8 @@ def chat(pattern: str, *, words: int = 40, dialect: str = "openai-chat", first: 
     """A conversation, one letter per message.
 
     `s` system, `d` developer, `u` user, `p` user with `meta["protected"]`, `a` assistant, `t` assistant with a tool
-    call, `T` with two calls in parallel, `r` the result of the oldest open call. Each message has about `words`
-    words, all different, numbered from `first`; a call that gets no `r` stays open.
+    call, `T` with two calls in parallel, `r` the result of the oldest pending call. Each message has about `words`
+    words, all different, numbered from `first`; a call without an `r` stays pending. `dialect` is the message format.
     """
     build = _BUILDERS[dialect]
     waiting: list[str] = []
@@ -113,9 +113,9 @@ _BUILDERS: dict[str, Callable[[str, str, list[str]], list[dict[str, Any]]]] = {
 
 
 def shape(plan: Plan, messages: Sequence[Any]) -> str:
-    """A plan as text: one letter per message, `[…]` around what folds, `(…)` around what is clipped."""
-    dialect = detect(messages) or FORMATS["openai-chat"]
-    letters = [_letter(dialect.read(raw)) for raw in messages]
+    """A plan as text: one letter per message, `[…]` around compacted messages, `(…)` around a clipped one."""
+    reader = detect(messages) or FORMATS["openai-chat"]
+    letters = [_letter(reader.read(raw)) for raw in messages]
     parts: list[str] = []
     for slot in plan.slots:
         if isinstance(slot, Fold):
@@ -138,9 +138,9 @@ def _letter(message: Message) -> str:
 
 
 class ScriptedModel:
-    """A summarizer that answers by script: each answer a text, an error to raise, or a callable `Ask -> str`.
+    """A summarizer with scripted answers: each a text, an error to raise, or a callable `Ask -> str`.
 
-    The last answer repeats. `asks` keeps what it was asked.
+    The last answer repeats. `asks` has the summary requests.
     """
 
     def __init__(self, *answers: str | Exception | Callable[[Ask], str]) -> None:
@@ -148,7 +148,7 @@ class ScriptedModel:
         self.asks: list[Ask] = []
 
     def __call__(self, ask: Ask) -> str:
-        """Answer, or raise, as the script says."""
+        """Return or raise the next answer."""
         answer = self._answers[min(len(self.asks), len(self._answers) - 1)]
         self.asks.append(ask)
         if isinstance(answer, Exception):
@@ -157,22 +157,22 @@ class ScriptedModel:
 
 
 class Recorder:
-    """A sink that keeps every event."""
+    """A sink that records every event."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
 
     def __call__(self, event: Event) -> None:
-        """Keep an event."""
+        """Record an event."""
         self.events.append(event)
 
     @property
     def names(self) -> list[str]:
-        """The names of the events, in order, without the common `compact.`."""
+        """The names of the events, in order, without the prefix `compact.`."""
         return [event.name.removeprefix("compact.") for event in self.events]
 
     def __getitem__(self, name: str) -> list[Event]:
-        """All events of one name, given with or without `compact.`."""
+        """All events of one name, with or without the prefix `compact.`."""
         wanted = f"compact.{name.removeprefix('compact.')}"
         return [event for event in self.events if event.name == wanted]
 
@@ -181,10 +181,10 @@ class Recorder:
 
 
 def transcripts(dialect: str = "openai-chat", *, max_steps: int = 30, broken: bool = False) -> SearchStrategy[Any]:
-    """A Hypothesis strategy for conversations (lists of messages) of one dialect.
+    """A Hypothesis strategy for conversations (lists of messages) of one message format.
 
-    They hold pins, parallel calls, reused ids and a pending last call; with `broken` also calls that are never
-    answered, late answers and orphans, as real logs do.
+    They have pins, parallel calls, reused ids and a pending last call; with `broken` also calls without a result,
+    late results and results without a call, as in real logs.
     """
     try:
         from hypothesis import strategies as st
@@ -204,24 +204,24 @@ def transcripts(dialect: str = "openai-chat", *, max_steps: int = 30, broken: bo
         serial = 0
         kinds = "uaptT" + ("lno" if broken else "")
         for kind in draw(st.lists(st.sampled_from(kinds), max_size=max_steps)):
-            said = draw(text) * draw(st.sampled_from([1, 1, 1, 8]))
+            words = draw(text) * draw(st.sampled_from([1, 1, 1, 8]))
             if kind in "uap":
-                messages += build(kind, said, [])
+                messages += build(kind, words, [])
             elif kind in "tT":
                 count = draw(st.integers(2, 4)) if kind == "T" else 1
                 reuse = draw(st.integers(0, 9)) == 0
                 ids = [f"c{n}" if reuse else f"c{serial + n}" for n in range(count)]
                 serial += count
-                messages += build("t", said, ids)
+                messages += build("t", words, ids)
                 for call in ids:
                     if broken and draw(st.integers(0, 6)) == 0:
                         late.append(call)
                     else:
                         messages += _answer(dialect, messages, draw(text), call, joined=call != ids[0])
             elif kind == "l" and late:
-                messages += build("r", said, [late.pop(draw(st.integers(0, len(late) - 1)))])
+                messages += build("r", words, [late.pop(draw(st.integers(0, len(late) - 1)))])
             elif kind == "o":
-                messages += build("r", said, ["gone"])
+                messages += build("r", words, ["gone"])
         if draw(st.booleans()):
             messages += build("t", draw(text), [f"c{serial}"])
         return messages
@@ -232,7 +232,7 @@ def transcripts(dialect: str = "openai-chat", *, max_steps: int = 30, broken: bo
 def _answer(
     dialect: str, messages: list[dict[str, Any]], text: str, call: str, *, joined: bool
 ) -> list[dict[str, Any]]:
-    """A result; Anthropic wants all results of a step in one message."""
+    """A result; Anthropic requires all results of a step in one message."""
     (message,) = _BUILDERS[dialect]("r", text, [call])
     if dialect == "anthropic" and joined and messages[-1]["role"] == "user":
         messages[-1]["content"].append(message["content"][0])

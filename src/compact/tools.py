@@ -1,12 +1,12 @@
-"""A tool for agents: look up what was folded out of their own conversation.
+"""A tool for agents: look up messages that were compacted out of their conversation.
 
     tool = recall_tool(manager, session_id)
     client.chat.completions.create(..., tools=[tool.openai])       # or tool.responses, or tool.anthropic
-    result = tool(call.function.arguments)                         # what the model sent; a string comes back
+    result = tool(call.function.arguments)                         # what the model sent; returns a string
 
-Owns: the tool's schema in each provider's form, reading what a model sends, and how originals are shown to it.
-Must never: raise for what a model sent, show more than `max_chars`, or let an old message pass for a new instruction:
-each stands behind its position and role, and its lines are indented, so none of them can begin like another message.
+Owns: the tool's schema in each provider's form, parsing the arguments of a model, and formatting the originals.
+Must never: raise for invalid arguments, return more than `max_chars`, or let an old message look like an instruction:
+each follows its position and role, and its lines are indented, so none of them can begin like another message.
 """
 
 from __future__ import annotations
@@ -44,28 +44,29 @@ _NOTHING = (
     "Nothing that was folded matches these words. Try fewer or other words, as they were probably written: a name, a "
     "path, a number. What is still in the conversation is not searched."
 )
-_FEWEST = 400
+_MIN_SHARE = 400
 """Characters of a long message that are shown at least."""
-_SAID_AT_THE_END = 600
-_SMALLEST = 2_000
-_MOST_SPANS = 50
+_CLOSING_CHARS = 600
+"""Characters reserved for the list of messages that are not shown."""
+_MIN_CHARS = 2_000
+_MAX_SPANS = 50
 
 
 def recall_tool(manager: CompactManager, session_id: str, *, limit: int = 5, max_chars: int = 8_000) -> RecallTool:
-    """The tool for one session; `limit` bounds the messages a search shows, `max_chars` the length of an answer."""
+    """The tool for one session; `limit` bounds the messages of a search, `max_chars` the length of an answer."""
     return RecallTool(manager, session_id, limit=limit, max_chars=max_chars)
 
 
 class RecallTool:
-    """Searches what a session folded. Call it with the arguments a model sent; register one of its three forms."""
+    """Searches the compacted messages of a session. Register one of its three forms, and call it with the arguments."""
 
     name = "recall"
     description = _DESCRIPTION
 
     def __init__(self, manager: CompactManager, session_id: str, *, limit: int = 5, max_chars: int = 8_000) -> None:
-        if limit < 1 or max_chars < _SMALLEST:
+        if limit < 1 or max_chars < _MIN_CHARS:
             raise ValueError(
-                f"limit is {limit} and max_chars {max_chars:,}; give at least 1 message and {_SMALLEST:,} characters"
+                f"limit is {limit} and max_chars {max_chars:,}; give at least 1 message and {_MIN_CHARS:,} characters"
             )
         self._manager = manager
         self._session_id = session_id
@@ -79,13 +80,13 @@ class RecallTool:
 
     @property
     def openai(self) -> dict[str, Any]:
-        """As OpenAI's Chat Completions take it."""
+        """The form of OpenAI's Chat Completions."""
         function = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": function}
 
     @property
     def responses(self) -> dict[str, Any]:
-        """As OpenAI's Responses take it."""
+        """The form of OpenAI's Responses."""
         return {
             "type": "function",
             "name": self.name,
@@ -96,83 +97,83 @@ class RecallTool:
 
     @property
     def anthropic(self) -> dict[str, Any]:
-        """As Anthropic's Messages take it."""
+        """The form of Anthropic's Messages."""
         return {"name": self.name, "description": self.description, "input_schema": self.parameters}
 
     def __call__(self, arguments: str | Mapping[str, Any]) -> str:
-        """The answer to a call: originals with position and role, or a sentence that says what to send instead."""
-        given = _read(arguments)
-        cite, query = _text(given.get("cite")), _text(given.get("query"))
+        """The answer to a call: originals with position and role, or a sentence with what to send instead."""
+        values = _parse_arguments(arguments)
+        cite, query = _text(values.get("cite")), _text(values.get("query"))
         try:
             if cite:
-                return self._cited(cite, _number(given.get("offset")))
+                return self._read_citation(cite, _number(values.get("offset")))
             if query:
                 found = self._manager.recall(self._session_id, query, limit=self._limit)
-                return self._shown(found, "") if found else _NOTHING
+                return self._format(found, "") if found else _NOTHING
         except ArchiveError as error:
             return f"The earlier messages cannot be read now: {error}"
         return f"Nothing to look up was given. {_HOW}"
 
-    def _cited(self, cite: str, offset: int) -> str:
-        named = ", ".join(f"#{first}-{last}" for first, last in parse_positions(cite)[:_MOST_SPANS])
-        if not named:
+    def _read_citation(self, cite: str, offset: int) -> str:
+        positions = ", ".join(f"#{first}-{last}" for first, last in parse_positions(cite)[:_MAX_SPANS])
+        if not positions:
             return f"No position was found in what was sent as cite. {_HOW}"
-        found = self._manager.recall(self._session_id, cite=named)
+        found = self._manager.recall(self._session_id, cite=positions)
         if found:
-            return self._shown(found, cite, offset)
+            return self._format(found, cite, offset)
         return (
             "No message with such a position was folded. Use positions from citations in the summary, such as [#12] or "
             "[#12-18]; what is still in the conversation cannot be looked up."
         )
 
-    def _shown(self, found: Sequence[Recalled], cite: str, offset: int = 0) -> str:
-        """The originals within `max_chars`: a search shares the room among them, a citation reads on from the start."""
-        shown = [_RECORD]
-        room = self._max_chars - len(_RECORD) - _SAID_AT_THE_END
+    def _format(self, found: Sequence[Recalled], cite: str, offset: int = 0) -> str:
+        """The originals within `max_chars`: a search divides it among them, a citation fills it from the start."""
+        texts = [_RECORD]
+        room = self._max_chars - len(_RECORD) - _CLOSING_CHARS
         for number, one in enumerate(found):
-            share = room if cite else max(_FEWEST, room // (len(found) - number))
-            if room < _FEWEST:
+            share = room if cite else max(_MIN_SHARE, room // (len(found) - number))
+            if room < _MIN_SHARE:
                 left = found[number:]
                 last = "" if len(left) == 1 or not cite else f"-{left[-1].position}"
                 how = f'{{"cite": "{left[0].cite}{last}"}}' if cite else f"cite {', '.join(x.cite for x in left[:20])}"
-                shown.append(f"Not shown: {len(left):,} more. To read them: {how}")
+                texts.append(f"Not shown: {len(left):,} more. To read them: {how}")
                 break
             skip = offset if not number else 0
-            shown.append(f"{one.cite} {one.role}: {_window(one, skip, share, whole=bool(cite))}")
-            room -= len(shown[-1]) + 2
-        return "\n\n".join(shown)
+            texts.append(f"{one.cite} {one.role}: {_window(one, skip, share, whole=bool(cite))}")
+            room -= len(texts[-1]) + 2
+        return "\n\n".join(texts)
 
 
 def _window(one: Recalled, skip: int, share: int, *, whole: bool) -> str:
-    """As much of a text as its share allows: from `skip` on, or around the place that answers a search."""
+    """As much of a text as its share allows: from `skip` on, or around the place that a search found."""
     text = one.text
-    if len(_indented(text[skip:])) <= share:
-        return _indented(f"[from character {skip:,}] {text[skip:]}" if skip else text)
+    if len(_indent(text[skip:])) <= share:
+        return _indent(f"[from character {skip:,}] {text[skip:]}" if skip else text)
     start = skip
     if not whole:
         at = max(0, text.find(one.snippet.strip("…")))
         start = max(0, min(at - (share - len(one.snippet)) // 2, len(text) - share))
     piece = text[start : start + share]
-    while (over := len(_indented(piece)) - share) > 0:
+    while (over := len(_indent(piece)) - share) > 0:
         piece = piece[:-over]
     end = start + len(piece)
     rest = f'{{"cite": "{one.cite}", "offset": {end}}}' if whole else f'{{"cite": "{one.cite}"}}'
-    return f"[characters {start:,} to {end:,} of {len(text):,}; for the rest: {rest}] {_indented(piece)}"
+    return f"[characters {start:,} to {end:,} of {len(text):,}; for the rest: {rest}] {_indent(piece)}"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n    ".join(text.splitlines())
 
 
-def _read(arguments: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a model sent, as far as it can be read; nothing when it cannot."""
-    given: Any = arguments
-    if isinstance(given, (str, bytes)):
+def _parse_arguments(arguments: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments of a model; empty when they cannot be parsed."""
+    value: Any = arguments
+    if isinstance(value, (str, bytes)):
         try:
-            given = json.loads(given)
+            value = json.loads(value)
         except (ValueError, RecursionError):
             return {}
-    return given if isinstance(given, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: Any) -> str:

@@ -18,8 +18,8 @@ from .._compaction.layouts import LAYOUTS, layered
 from .._compaction.plan import Clip, Fold, Plan, Slot
 from .._conversation.formats import FORMATS, detect
 from .._conversation.message import History, Message
-from .._spec.conduct import Observed, misconduct
 from .._spec.conversation import Item, Items
+from .._spec.fold_check import ObservedFold, find_violations
 from ..config.sections import Policy
 from ..errors import ArchiveError, InvalidMessage
 from .archive import Archive
@@ -56,18 +56,18 @@ def _violations(record: Mapping[str, Any], transcript: Sequence[Any]) -> Iterato
         if checkable and (wrong := law.broken(case)) is not None:
             yield f"breaks the law {law.id!r}: {wrong}"
     if not repaired:
-        for wrong in misconduct(_observe_record(record, case)):
+        for wrong in find_violations(_observe_record(record, case)):
             yield f"is not a step of the model: {wrong}"
 
 
-def _observe_record(record: Mapping[str, Any], case: FoldCase) -> Observed:
+def _observe_record(record: Mapping[str, Any], case: FoldCase) -> ObservedFold:
     """A compaction as the model sees it, without what a provider's rules added to the result."""
     at = [
         case.before.positions[left] if isinstance(left, int) else record["made"][left["made"]]["position"]
         for left in record["left"]
     ]
     left = zip(_items(case.after, at), case.sources, strict=True)
-    return Observed(
+    return ObservedFold(
         layout=record["layout"],
         list=_items(case.before, case.before.positions),
         plan=tuple(frozenset(i + 1 for i in fold.indices) for fold in case.plan.folds),

@@ -1,10 +1,10 @@
-"""Who may ask a server of ours: what the viewer and the proxy judge alike.
+"""Access checks that the viewer and the proxy share.
 
-Owns: which addresses are this machine's alone, what makes a request foreign, and how secrets are compared.
-Must never: look at what is asked for, or put a token into a sentence.
+Owns: which addresses are loopback, which requests are foreign, the bearer token, and comparing secrets.
+Must never: look at a path or a body, or put a token into a message.
 
-- A request must name a host that is ours: a foreign name that leads to loopback is somebody's page (DNS rebinding).
-- A page of somebody else's may link here, and nothing more: no request with a foreign `Origin`, no image, no script.
+- A request must name an allowed host: another name that resolves to loopback is a DNS rebinding attack.
+- A page of another origin may link here and nothing more: no request with its `Origin`, no image, no script.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from collections.abc import Mapping
 
 from ..errors import CompactError
 
-__all__ = ["check_address", "foreign", "is_loopback", "names_of", "same"]
+__all__ = ["allowed_hosts", "bearer_token", "check_address", "foreign_request_reason", "is_loopback", "secrets_equal"]
 
-_SHORTEST = 12
-"""Characters of a token that nobody guesses."""
+_MIN_TOKEN_LENGTH = 12
+"""Characters; a shorter token can be guessed."""
 _LOOPBACK = frozenset({b"127.0.0.1", b"localhost", b"::1"})
-_ELSEWHERE = (b"cross-site", b"same-site")
-_HOST = "The request names a host that is not served here. Use the address that was printed at the start."
-_PAGE = "The request comes from a page of another address, and such get nothing here."
+_OTHER_SITES = (b"cross-site", b"same-site")
+_WRONG_HOST = "The request names a host that is not served here. Use the address that was printed at the start."
+_WRONG_ORIGIN = "The request comes from a page of another address, which is not allowed."
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
+    """Whether an address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -34,11 +34,11 @@ def is_loopback(host: str) -> bool:
 
 
 def check_address(host: str, token: str | None, *, variable: str, danger: str) -> None:
-    """Refuse a token that can be guessed, and to be reached by other machines without one; `danger` says why."""
-    if token is not None and len(token) < _SHORTEST:
+    """Refuse a short token, and an address that other machines can reach without one; `danger` is the reason."""
+    if token is not None and len(token) < _MIN_TOKEN_LENGTH:
         raise CompactError(
-            f"The token has {len(token)} characters and can be guessed; give at least {_SHORTEST}, such as the output "
-            'of python -c "import secrets; print(secrets.token_urlsafe())".'
+            f"The token has {len(token)} characters and can be guessed; give at least {_MIN_TOKEN_LENGTH}, such as the "
+            'output of python -c "import secrets; print(secrets.token_urlsafe())".'
         )
     if token is None and not is_loopback(host):
         raise CompactError(
@@ -47,25 +47,31 @@ def check_address(host: str, token: str | None, *, variable: str, danger: str) -
         )
 
 
-def names_of(host: str) -> frozenset[bytes] | None:
-    """Names by which a request may call a server that listens here; None for any: then its token decides."""
+def allowed_hosts(host: str) -> frozenset[bytes] | None:
+    """Host names that a request to a server at this address may use; None allows any, and then the token decides."""
     return _LOOPBACK | {host.lower().encode()} if is_loopback(host) else None
 
 
-def foreign(headers: Mapping[bytes, bytes], names: frozenset[bytes] | None) -> str | None:
-    """Why a request comes from somewhere else, in a sentence; None when it does not. Header names are lower case."""
+def foreign_request_reason(headers: Mapping[bytes, bytes], names: frozenset[bytes] | None) -> str | None:
+    """Why a request is refused as foreign, as a sentence; None when it is not. Header names are lower case."""
     host = headers.get(b"host", b"").lower()
     name = host if host.endswith(b"]") else host.rpartition(b":")[0] or host
     if not host or (names is not None and name.strip(b"[]") not in names):
-        return _HOST
+        return _WRONG_HOST
     origin = headers.get(b"origin")
     if origin is not None and origin.lower() not in (b"http://" + host, b"https://" + host):
-        return _PAGE
-    if headers.get(b"sec-fetch-site") in _ELSEWHERE and headers.get(b"sec-fetch-mode") != b"navigate":
-        return _PAGE
+        return _WRONG_ORIGIN
+    if headers.get(b"sec-fetch-site") in _OTHER_SITES and headers.get(b"sec-fetch-mode") != b"navigate":
+        return _WRONG_ORIGIN
     return None
 
 
-def same(given: str, expected: str) -> bool:
-    """Whether two secrets are equal, in a time that does not tell how much of them is."""
+def bearer_token(headers: Mapping[bytes, bytes]) -> bytes:
+    """The token of an `Authorization: Bearer` header; empty without one."""
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
+
+
+def secrets_equal(given: str, expected: str) -> bool:
+    """Whether two secrets are equal, compared in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))

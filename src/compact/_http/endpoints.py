@@ -1,9 +1,9 @@
 """The three endpoints that take a whole conversation: OpenAI's chat and responses, Anthropic's messages.
 
-Owns: `Endpoint`: which fields of a request's body matter, what an answer says of its size, and when a refusal means
-"too long". Must never: send anything, or change a body.
+Owns: `Endpoint`: the relevant fields of a request body, the usage in a response, and which errors mean "too long".
+Must never: send anything, or change a body.
 
-Used by whatever sees requests as a provider does: the client adapters (objects) and the proxy (JSON).
+Used by the client adapters (bodies as objects) and by the proxy (bodies as JSON).
 """
 
 from __future__ import annotations
@@ -17,70 +17,71 @@ from .._conversation.message import as_mapping
 from ..errors import TokenLimitExceeded
 from ..summarizers.provider_calls import error_for_status
 
-__all__ = ["CHAT", "MESSAGES", "RESPONSES", "Endpoint", "is_too_long", "window_named"]
+__all__ = ["CHAT", "MESSAGES", "RESPONSES", "Endpoint", "is_too_long", "window_in_refusal"]
 
 _WINDOW = re.compile(r"(?:context length (?:is|of)|limit of|context size \(|>)\s*([\d,]+)", re.IGNORECASE)
-"""Where a provider that refuses a request names its window."""
+"""Where the error of a provider names the context window."""
 
 _ONE_PASS = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
-"""What a model writes in one pass. Built-in tools run several, and their sum says nothing of one request."""
+"""Items that a model writes in one pass. Built-in tools take several passes, and their sum is not the size of one
+request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint that takes a conversation. `dialect` is the form of its messages, `path` how its addresses end."""
+    """An endpoint that takes a conversation. `dialect` is the format of its messages, `path` the end of its URLs."""
 
     dialect: str
     path: str
     messages: str
     reserve: tuple[str, ...]
     usage: Callable[[Any], Any]
-    """What the provider counted, in an answer or in the event of its stream that says so; None in all others."""
+    """The provider's usage in a response, or in the stream event that has it; None in all others."""
     system: tuple[str, Mapping[str, Any]] | None = None
-    """A field beside the messages that holds instructions, and the shape of a tool that weighs them: see `weighed`."""
-    held: tuple[str, ...] = ()
-    """Fields that say that the server holds the conversation: the request has only what is new."""
+    """A field beside the messages that holds instructions, and the tool that counts them: see `counted_tools`."""
+    server_state: tuple[str, ...] = ()
+    """Fields that mean that the server keeps the conversation: the request has only the new messages."""
 
-    def reserved(self, body: Mapping[str, Any]) -> int | None:
-        """The tokens that the answer may have."""
-        asked = (body.get(name) for name in self.reserve)
-        return next((tokens for tokens in asked if isinstance(tokens, int)), None)
+    def reserved_output(self, body: Mapping[str, Any]) -> int | None:
+        """The tokens that the response may have."""
+        limits = (body.get(name) for name in self.reserve)
+        return next((tokens for tokens in limits if isinstance(tokens, int)), None)
 
-    def is_held(self, body: Mapping[str, Any]) -> bool:
-        """Whether the server has the rest of this conversation."""
-        return any(body.get(name) for name in self.held)
+    def is_on_server(self, body: Mapping[str, Any]) -> bool:
+        """Whether the server keeps the rest of this conversation."""
+        return any(body.get(name) for name in self.server_state)
 
-    def weighed(self, body: Mapping[str, Any]) -> list[Any]:
-        """What a request carries besides its messages, as tools.
+    def counted_tools(self, body: Mapping[str, Any]) -> list[Any]:
+        """The tools of a request, and its instructions as one more tool, to be counted with the messages.
 
-        Instructions beside the messages are weighed as one more tool: as a message they would be in what the archive
-        gives back, where the provider refuses them. The tool also tells whose format a list of plain words is in.
+        Instructions beside the messages are counted as a tool: as a message they would come back from the archive as
+        one, and the provider refuses that. The tool also identifies the format of a list of plain text messages.
         """
         tools = body.get("tools")
         listed = list(tools) if isinstance(tools, (list, tuple)) else []
         if self.system is not None:
             field, shape = self.system
-            listed.append({**shape, "description": _said(body.get(field))})
+            listed.append({**shape, "description": _system_text(body.get(field))})
         return listed
 
 
 def is_too_long(status: int, body: object) -> bool:
-    """Whether a provider refuses a request because of its size."""
+    """Whether a provider refused a request because of its size."""
     return isinstance(error_for_status(status, body, ""), TokenLimitExceeded)
 
 
-def window_named(refusal: str) -> int | None:
-    """The window that a provider names in a refusal, in its tokens."""
-    named = _WINDOW.search(refusal)
-    return int(named[1].replace(",", "")) if named else None
+def window_in_refusal(refusal: str) -> int | None:
+    """The context window that a provider names in an error, in its tokens."""
+    found = _WINDOW.search(refusal)
+    return int(found[1].replace(",", "")) if found else None
 
 
-def _of(value: Any, name: str) -> Any:
-    """A field of a JSON object, or of a client's object."""
+def _field(value: Any, name: str) -> Any:
+    """A field of a JSON object, or of an object of a client library."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-def _said(system: Any) -> str:
+def _system_text(system: Any) -> str:
     """A system prompt, which is text or a list of blocks, as text."""
     if isinstance(system, list):
         return "\n".join(str(as_mapping(block).get("text", "")) for block in system)
@@ -89,21 +90,21 @@ def _said(system: Any) -> str:
 
 def _chat_usage(answer: Any) -> Any:
     """The usage of a completion, or of the last chunk of a stream."""
-    return _of(answer, "usage")
+    return _field(answer, "usage")
 
 
 def _responses_usage(answer: Any) -> Any:
     """The usage of a response, or of the event that ends a stream."""
-    response = _of(answer, "response") or answer
-    kinds = {_of(item, "type") for item in _of(response, "output") or ()}
-    return _of(response, "usage") if kinds <= _ONE_PASS else None
+    response = _field(answer, "response") or answer
+    kinds = {_field(item, "type") for item in _field(response, "output") or ()}
+    return _field(response, "usage") if kinds <= _ONE_PASS else None
 
 
 def _messages_usage(answer: Any) -> Any:
     """The usage of a message, or of the event that starts a stream."""
-    usage = _of(_of(answer, "message") or answer, "usage")
-    # A server tool makes the model read several times, and the event that ends a stream counts the answer too.
-    if _of(usage, "server_tool_use") or _of(answer, "type") not in ("message", "message_start"):
+    usage = _field(_field(answer, "message") or answer, "usage")
+    # A server tool makes the model read several times, and the event that ends a stream also counts the response.
+    if _field(usage, "server_tool_use") or _field(answer, "type") not in ("message", "message_start"):
         return None
     return usage
 
@@ -116,7 +117,7 @@ RESPONSES = Endpoint(
     ("max_output_tokens",),
     _responses_usage,
     system=("instructions", {"type": "function", "name": "instructions"}),
-    held=("previous_response_id", "conversation"),
+    server_state=("previous_response_id", "conversation"),
 )
 MESSAGES = Endpoint(
     "anthropic",
@@ -125,5 +126,5 @@ MESSAGES = Endpoint(
     ("max_tokens",),
     _messages_usage,
     system=("system", {"name": "system", "input_schema": {}}),
-    held=("thread",),
+    server_state=("thread",),
 )

@@ -1,6 +1,6 @@
-"""`spec/Conversation.tla` in Python, operator by operator: blocks, runs, plans, and what a fold leaves.
+"""`spec/Conversation.tla` in Python, operator by operator: blocks, runs, plans, and the list after a compaction.
 
-Owns: `Item`, `Items`, and the functions of a list. Must never: know time, or anything of the engine.
+Owns: `Item`, `Items`, and the functions of a list. Must never: know states or steps, or import the engine.
 
 Indices count from 1, as in the model. A list is a tuple of items, a plan a tuple of sets of indices.
 """
@@ -11,9 +11,21 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Fold", "Item", "Items", "Shape", "after", "blocks", "message", "open_in", "plan_for", "runs", "tokens"]
+__all__ = [
+    "FoldIndices",
+    "Item",
+    "Items",
+    "Shape",
+    "after",
+    "blocks",
+    "message",
+    "open_in",
+    "plan_for",
+    "runs",
+    "tokens",
+]
 
-Fold = frozenset[int]
+FoldIndices = frozenset[int]
 SPOKEN = frozenset({"assistant", "call", "twice", "result"})
 _WANTS = {"call": 1, "twice": 2}
 
@@ -21,7 +33,7 @@ _WANTS = {"call": 1, "twice": 2}
 class Item(NamedTuple):
     """A message, or a summary of the positions `of`.
 
-    In the model every call has the same id; a real conversation brings ids of its own for what it calls and answers.
+    In the model every call has the same id; a real conversation has separate ids for its calls and answers.
     """
 
     at: int
@@ -56,22 +68,22 @@ class Shape(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """What belongs together in a list."""
+    """The blocks of a list."""
 
     of: tuple[frozenset[int], ...]
-    """For each index, from 1, the indices that stay or go with it; 0 holds nothing."""
+    """For each index, from 1, the indices of its block; index 0 is empty."""
     open: frozenset[int]
     pinned: frozenset[int]
     tools: frozenset[int]
 
 
 def message(at: int, kind: str, pin: bool, size: int) -> Item:
-    """A message where it stands in the session."""
+    """A message at a position of the session."""
     return Item(at, kind, pin, frozenset((at,)), size)
 
 
 def tokens(items: Items) -> int:
-    """What a list weighs."""
+    """The tokens of a list."""
     return sum(item.size for item in items)
 
 
@@ -79,7 +91,7 @@ def tokens(items: Items) -> int:
 def blocks(items: Items) -> Blocks:
     """A call and its results are a block; a result belongs to the nearest earlier call of its id that waits (L26).
 
-    A call waits while nothing but results has come since. In the model nothing else can; a real host may go on without.
+    A call waits while only results came after it. In the model nothing else can; a real application may continue.
     """
     waiting: dict[str, list[int]] = {}
     head_of: dict[int, int] = {}
@@ -87,7 +99,7 @@ def blocks(items: Items) -> Blocks:
     for i, item in enumerate(items, start=1):
         callers = [waiting[one].pop() for one in item.brings if waiting.get(one)]
         head_of[i] = head_of[min(callers)] if callers else i
-        for caller in callers:  # one message may answer several calls: then they are one block
+        for caller in callers:  # one message may answer several calls, which are then one block
             _join(head_of, head_of[caller], head_of[i])
         for one in item.wants:
             waiting.setdefault(one, []).append(i)
@@ -130,20 +142,20 @@ def starts(items: Items) -> tuple[int, ...]:
 
 
 def start_of_last(items: Items, turns: int) -> int:
-    """Where the last so many turns start."""
+    """Where the last `turns` turns start."""
     found = starts(items)
     return found[-turns] if len(found) > turns else 1
 
 
 def eligible(items: Items, window: int) -> frozenset[int]:
-    """What `in_place` may fold: whole blocks of the assistant's and the tools', outside the window."""
+    """What `in_place` may compact: whole blocks of the assistant and the tools, outside the window."""
     known = blocks(items)
     free = {i for i, item in enumerate(items, start=1) if item.kind in SPOKEN and i + window <= len(items)}
     free -= known.open | known.pinned
     return frozenset(i for i in free if known.of[i] <= free)
 
 
-def runs(items: Items, window: int) -> tuple[Fold, ...]:
+def runs(items: Items, window: int) -> tuple[FoldIndices, ...]:
     """The longest runs of two or more of them, earliest first."""
     free = eligible(items, window)
     edges = [i for i in sorted(free) if i - 1 not in free]
@@ -157,8 +169,8 @@ def runs(items: Items, window: int) -> tuple[Fold, ...]:
     return tuple(found)
 
 
-def in_place(items: Items, window: int, target: int, shape: Shape) -> tuple[Fold, ...]:
-    """The earliest runs, only as many as get below the target; 0 asks for all."""
+def in_place(items: Items, window: int, target: int, shape: Shape) -> tuple[FoldIndices, ...]:
+    """The earliest runs, as many as are needed to get below the target; 0 takes all."""
     found = runs(items, window)
     size = tokens(items)
     for count, run in enumerate(found, start=1):
@@ -169,7 +181,7 @@ def in_place(items: Items, window: int, target: int, shape: Shape) -> tuple[Fold
 
 
 def kept_by_layered(items: Items, shape: Shape) -> set[int]:
-    """The plain messages of the last turns, the last tool pairs, and the newest words of a user."""
+    """The plain messages of the last turns, the last tool pairs, and the newest user message."""
     known = blocks(items)
     heads = sorted({min(known.of[i]) for i in known.tools - known.open - known.pinned})
     since = start_of_last(items, shape.keep_turns)
@@ -180,32 +192,32 @@ def kept_by_layered(items: Items, shape: Shape) -> set[int]:
 
 
 def kept_by_rolling(items: Items, shape: Shape) -> set[int]:
-    """The last rounds whole."""
+    """The complete last rounds."""
     since = start_of_last(items, shape.keep_turns)
     return {i for i in range(1, len(items) + 1) if max(blocks(items).of[i]) >= since}
 
 
-def all_but(items: Items, kept: set[int]) -> tuple[Fold, ...]:
-    """What no rule keeps folds, earlier summaries with it; a summary alone is nothing to fold."""
+def all_but(items: Items, kept: set[int]) -> tuple[FoldIndices, ...]:
+    """Everything that no rule keeps, including earlier summaries; a summary alone is not compacted."""
     known, old = blocks(items), summaries(items)
     folded = frozenset(range(1, len(items) + 1)) - ((kept | known.open | known.pinned) - old)
     return () if folded <= old else (folded,)
 
 
-def plan_for(items: Items, window: int, target: int, shape: Shape) -> tuple[Fold, ...]:
-    """What a fold of this list would be."""
+def plan_for(items: Items, window: int, target: int, shape: Shape) -> tuple[FoldIndices, ...]:
+    """The plan for a list."""
     if shape.layout == "in_place":
         return in_place(items, window, target, shape)
     kept = kept_by_layered(items, shape) if shape.layout == "layered" else kept_by_rolling(items, shape)
     return all_but(items, kept)
 
 
-def after(items: Items, plan: tuple[Fold, ...], bodies: Iterable[int], layout: str) -> Items:
-    """What a fold leaves. A body is the size of a summary; without one, an earlier summary stays as it stands."""
-    left = {min(fold): _left(items, fold, body) for fold, body in zip(plan, bodies, strict=True)}
+def after(items: Items, plan: tuple[FoldIndices, ...], bodies: Iterable[int], layout: str) -> Items:
+    """The list after a compaction. A body is the size of a summary; without one, an earlier summary stays."""
+    left = {min(fold): _replacement(items, fold, body) for fold, body in zip(plan, bodies, strict=True)}
     folded = frozenset().union(*plan)
     if layout == "layered" and plan:
-        pinned = blocks(items).pinned - blocks(items).open  # a call that waits stays: its result will come behind it
+        pinned = blocks(items).pinned - blocks(items).open  # a pending call keeps its place: its result will follow it
         kept = [(i, item) for i, item in enumerate(items, start=1) if i not in folded]
         ahead = tuple(item for i, item in kept if i in pinned)
         return ahead + left[min(plan[0])] + tuple(item for i, item in kept if i not in pinned)
@@ -215,7 +227,7 @@ def after(items: Items, plan: tuple[Fold, ...], bodies: Iterable[int], layout: s
     return tuple(result)
 
 
-def _left(items: Items, fold: Fold, body: int) -> Items:
+def _replacement(items: Items, fold: FoldIndices, body: int) -> Items:
     if body:
         of = frozenset().union(*(items[i - 1].of for i in fold))
         return (Item(max(of), "summary", False, of, body),)

@@ -1,6 +1,6 @@
-"""Inside agent frameworks: one module for each, which imports its framework and nothing else.
+"""Adapters for agent frameworks: one module each, which imports its framework and no other.
 
-Owns: `before_model_call`, the hook for hosts without a module of their own. Must never: import a framework.
+Owns: `before_model_call`, a hook for applications without a framework here. Must never: import a framework.
 
     agents_sdk     OpenAI Agents SDK         anthropic   the client of Anthropic
     langchain      LangChain and LangGraph   openai      the client of OpenAI
@@ -15,20 +15,20 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from .._engine.manager import CompactManager
-from ._session_gate import Gate, OnError
+from .session_gate import Gate, OnError
 
 __all__ = ["OnError", "before_model_call"]
 
 
 class Context(Protocol):
-    """What a plain hook gets: the conversation's name, and the messages on their way to the model."""
+    """The argument of a plain hook: the session's id, and the messages that the model will be sent."""
 
     session_id: str
     messages: Any
 
 
 def before_model_call(manager: CompactManager, on_error: OnError = "unchanged") -> Callable[[Context], None]:
-    """A hook that replaces `ctx.messages` by what is to be sent: `hooks={"before_model_call": …}`."""
+    """A hook that replaces `ctx.messages` by the messages to send: `hooks={"before_model_call": …}`."""
     gate = Gate(manager, on_error)
 
     def hook(ctx: Context) -> None:

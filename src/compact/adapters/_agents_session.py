@@ -1,6 +1,6 @@
 """A session of the OpenAI Agents SDK whose store is compacted between runs.
 
-Owns: `CompactSession`. Must never: take out of a store what no archive has.
+Owns: `CompactSession`. Must never: remove from a store what is not archived.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from .._engine.drive_async import run_to_end
 from .._engine.fair_lock import FairLock
 from .._engine.manager import CompactManager, internals_of
 from ..errors import ConfigError
-from ._session_gate import Gate, OnError
+from .session_gate import Gate, OnError
 
 __all__ = ["CompactSession", "call_ids"]
 
 
 class CompactSession:
-    """Any session of the SDK. When a run begins, what was folded leaves its store; the archive has it.
+    """Wraps any session of the SDK. At the start of a run, compacted items leave its store; the archive has them.
 
-    With a `CompactFilter` of the same manager and session id, a fold made by one is known to the other. A session that
-    reads only its newest items (`SessionSettings.limit`), or that ends with a tool call without its output, is left
-    alone. Should the process die while the store is rewritten, `manager.restore(session_id)` has what was in it.
+    With a `CompactFilter` of the same manager and session id, each uses the compactions of the other. A session that
+    reads only its newest items (`SessionSettings.limit`), or that ends with a tool call without its output, is not
+    changed. If the process dies while the store is rewritten, `manager.restore(session_id)` returns its items.
     """
 
     def __init__(
@@ -32,24 +32,24 @@ class CompactSession:
     ) -> None:
         if not internals_of(manager).has_archive:
             raise ConfigError(
-                "CompactSession takes items out of a store, and this manager has no archive to keep them: configure a "
-                "storage other than 'none', or use CompactFilter alone, which leaves the store whole"
+                "CompactSession removes items from a store, and this manager has no archive for them: configure a "
+                "storage other than 'none', or use CompactFilter alone, which does not change the store"
             )
         self.session_id: str = session.session_id
         self.session_settings = getattr(session, "session_settings", None)
         self._session, self._manager, self._name = session, manager, session_id or self.session_id
         self._gate = Gate(manager, on_error)
-        self._turns = _turns(self.session_id)
+        self._lock = _store_lock(self.session_id)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The items, compacted; of a session that is asked for so many, the newest."""
-        async with self._turns.hold():
+        """The items, compacted; with a limit the newest items, unchanged."""
+        async with self._lock.hold():
             items: list[Any] = await self._session.get_items(limit)
         if limit is not None or getattr(self.session_settings, "limit", None) is not None:
             return items
         failure: Exception | None
         try:
-            compacted = items if _a_call_waits(items) else list(await self._manager.apreflight(self._name, items))
+            compacted = items if _has_pending_call(items) else list(await self._manager.apreflight(self._name, items))
             if compacted == items:
                 return items
             await internals_of(self._manager).archive_list(self._name, items)
@@ -58,56 +58,56 @@ class CompactSession:
         else:
             failure = await run_to_end(self._rewrite(items, compacted))
         if failure is not None:
-            self._gate.failed(self._name, items, failure)
+            self._gate.handle_failure(self._name, items, failure)
             return items
-        self._gate.also(self._name, compacted)
+        self._gate.add_beginning(self._name, compacted)
         return compacted
 
     async def add_items(self, items: list[Any]) -> None:
-        """Add to the session inside."""
-        async with self._turns.hold():
+        """Add items to the wrapped session."""
+        async with self._lock.hold():
             await self._session.add_items(items)
 
     async def pop_item(self) -> Any:
-        """Take the newest item out of the session inside."""
-        async with self._turns.hold():
+        """Remove the newest item of the wrapped session."""
+        async with self._lock.hold():
             return await self._session.pop_item()
 
     async def clear_session(self) -> None:
-        """Empty the session inside; the archive stays."""
-        async with self._turns.hold():
+        """Empty the wrapped session; the archive stays."""
+        async with self._lock.hold():
             await self._session.clear_session()
 
     async def _rewrite(self, items: list[Any], compacted: list[Any]) -> Exception | None:
-        """Put one list in the place of another. What went wrong, if the store is as it was."""
-        async with self._turns.hold():
+        """Replace the stored items. Returns the error when that failed and the store was restored."""
+        async with self._lock.hold():
             if await self._session.get_items() != items:
-                return None  # somebody wrote to it meanwhile: the next run tries again
+                return None  # the store changed meanwhile: the next run tries again
             try:
-                await self._fill(compacted)
+                await self._store(compacted)
             except Exception as error:
-                await self._fill(items)
+                await self._store(items)
                 return error
         return None
 
-    async def _fill(self, items: list[Any]) -> None:
+    async def _store(self, items: list[Any]) -> None:
         await self._session.clear_session()
         await self._session.add_items(items)
 
 
 def call_ids(items: Sequence[Any], *, outputs: bool = False) -> list[str]:
-    """The ids of the tool calls, or those that their outputs name."""
+    """The ids of the tool calls, or those of their outputs."""
     each = (item for item in map(as_mapping, items) if item.get("call_id"))
     return [item["call_id"] for item in each if str(item.get("type")).endswith("_output") is outputs]
 
 
-def _a_call_waits(items: Sequence[Any]) -> bool:
-    """Whether the list ends among tool calls, one of them without its output: it may want a person's approval."""
+def _has_pending_call(items: Sequence[Any]) -> bool:
+    """Whether the list ends with tool calls of which one has no output; it may wait for a person's approval."""
     last = call_ids(items[-1:]) or call_ids(items[-1:], outputs=True)
     return bool(last) and not set(call_ids(items)) <= set(call_ids(items, outputs=True))
 
 
 @lru_cache(maxsize=1_000)
-def _turns(_session_id: str) -> FairLock:
-    """One at a time in a store, whichever object speaks to it."""
+def _store_lock(_session_id: str) -> FairLock:
+    """The lock of a store, shared by all objects that wrap it."""
     return FairLock()

@@ -1,17 +1,16 @@
-"""A framework's messages as messages of a provider's format, and back.
+"""Converting a framework's messages to chat messages, and back.
 
-Owns: `Wire` and `Bridge`. Must never: know a framework, or make a new object for a message that was kept.
+Owns: `WireMessage` and `Bridge`. Must never: know a framework, or make a new object for a message that was kept.
 
-The manager reads what the providers read, and the archive, the viewer and recall read the same. So a framework's
-messages cross here: each becomes one or more chat messages that remember where they came from, and what the manager
-kept comes back as the very object that went in.
+The manager, the archive, the viewer and recall read the formats of the providers. So each message of a framework
+becomes one or more chat messages that reference it, and a message that the manager kept comes back as the same object.
 
-A framework says how with two functions:
-- `read(message)`: the chat messages that say the same, in order. One tool result is one message. What the format has
-  no field for goes into `meta`; `meta["protected"]` pins a message.
+An adapter passes two functions:
+- `read(message)`: the chat messages with the same content, in order. One tool result is one message. What the format
+  has no field for goes into `meta`; `meta["protected"]` pins a message.
 - `write(wires, message)`: a message of the framework. Either `wires` are some of those that `message` was read as,
-  perhaps with a shortened tool result (then all else of `message` is to stay), or `message` is None and they are new:
-  a summary, a mended result, or one out of the archive. Reading what was written gives the same wires again.
+  possibly with a shortened tool result (then everything else of `message` must stay), or `message` is None and they
+  are new: a summary, a repaired result, or one from the archive. Reading what was written gives the same wires again.
 """
 
 from __future__ import annotations
@@ -19,68 +18,68 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["Bridge", "Read", "Wire", "Write"]
+__all__ = ["Bridge", "Read", "WireMessage", "Write"]
 
 Read = Callable[[Any], Iterable[dict[str, Any]]]
 Write = Callable[[Sequence[dict[str, Any]], Any], Any]
 
 
-class Wire(dict[str, Any]):
-    """A chat message, the framework's message it came from, and which of that one's wires it is."""
+class WireMessage(dict[str, Any]):
+    """A chat message, the framework's message it was read from (`origin`), and its number among `parts`."""
 
-    __slots__ = ("host", "part", "parts")
+    __slots__ = ("origin", "part", "parts")
 
     dialect = "openai-chat"
-    """So that no part of a message is taken for evidence of another format."""
+    """The format, so that it is not detected from parts of a message."""
 
-    def __init__(self, fields: dict[str, Any], host: Any, part: int, parts: int) -> None:
+    def __init__(self, fields: dict[str, Any], origin: Any, part: int, parts: int) -> None:
         super().__init__(fields)
-        self.host, self.part, self.parts = host, part, parts
+        self.origin, self.part, self.parts = origin, part, parts
 
-    def __copy__(self) -> Wire:
-        """A copy is what becomes of a message that is shortened: another text of the same origin."""
-        return Wire(self, self.host, self.part, self.parts)
+    def __copy__(self) -> WireMessage:
+        """A message that is shortened is a copy: another text of the same origin."""
+        return WireMessage(self, self.origin, self.part, self.parts)
 
 
 class Bridge:
-    """Both ways over the border, for one framework."""
+    """Both conversions for one framework."""
 
     def __init__(self, read: Read, write: Write) -> None:
         self._read = read
         self._write = write
 
-    def outward(self, messages: Iterable[Any]) -> list[Wire]:
-        """What the manager reads."""
-        wires: list[Wire] = []
+    def to_wires(self, messages: Iterable[Any]) -> list[WireMessage]:
+        """The chat messages that the manager reads."""
+        wires: list[WireMessage] = []
         for message in messages:
             fields = list(self._read(message))
-            wires += (Wire(each, message, part, len(fields)) for part, each in enumerate(fields))
+            wires += (WireMessage(each, message, part, len(fields)) for part, each in enumerate(fields))
         return wires
 
-    def homeward(self, outgoing: Sequence[dict[str, Any]], given: Iterable[Wire]) -> list[Any]:
-        """What the framework sends: kept messages as they were, and new ones where the manager wrote."""
-        untouched = {id(wire) for wire in given}
+    def from_wires(self, outgoing: Sequence[dict[str, Any]], originals: Iterable[WireMessage]) -> list[Any]:
+        """The framework's messages: kept ones as the same objects, and new ones where the manager wrote."""
+        unchanged = {id(wire) for wire in originals}
         messages: list[Any] = []
         for wires in _runs(outgoing):
             first = wires[0]
-            if not isinstance(first, Wire):
+            if not isinstance(first, WireMessage):
                 messages.append(self._write(wires, None))
-            elif len(wires) == first.parts and all(id(wire) in untouched for wire in wires):
-                messages.append(first.host)
+            elif len(wires) == first.parts and all(id(wire) in unchanged for wire in wires):
+                messages.append(first.origin)
             else:
-                messages.append(self._write(wires, first.host))
+                messages.append(self._write(wires, first.origin))
         return messages
 
 
 def _runs(outgoing: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Wires in a row that came from one message; a host may have the same object in its list twice."""
+    """Consecutive wires of one message; an application may have the same object in its list twice."""
     runs: list[list[dict[str, Any]]] = []
-    last: Wire | None = None
+    last: WireMessage | None = None
     for wire in outgoing:
-        own = wire if isinstance(wire, Wire) else None
-        if own is not None and last is not None and own.host is last.host and own.part > last.part:
+        known = wire if isinstance(wire, WireMessage) else None
+        if known is not None and last is not None and known.origin is last.origin and known.part > last.part:
             runs[-1].append(wire)
         else:
             runs.append([wire])
-        last = own
+        last = known
     return runs

@@ -1,4 +1,4 @@
-"""What an adapter says when its framework is missing.
+"""The error of an adapter whose framework is not installed.
 
 Owns: `requires`. Must never: import a framework.
 """
@@ -15,7 +15,7 @@ __all__ = ["requires"]
 
 @contextmanager
 def requires(package: str, extra: str) -> Iterator[None]:
-    """Import a framework inside of this: the error then names what to install."""
+    """Import a framework in this block: an import error then names the extra to install."""
     try:
         yield
     except ImportError as error:

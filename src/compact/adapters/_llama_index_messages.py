@@ -1,6 +1,6 @@
 """Messages of LlamaIndex as chat messages, and back.
 
-Owns: `read` and `write` for the bridge, `outgoing` (what a model can be sent), and `usage_of` a response.
+Owns: `read` and `write` for the bridge, `outgoing` (a valid list for the model), and `usage_of` a response.
 Must never: change a message, or consume a file in one.
 """
 
@@ -26,8 +26,8 @@ _PARTS |= dict.fromkeys(("text", "cache", "thinking", "tool_call"), "text")
 
 
 def read(message: Any) -> list[dict[str, Any]]:
-    """One chat message. Several blocks are parts with all their fields, in their order; calls and thoughts among them
-    say nothing there, since they have fields of their own.
+    """One chat message. Several blocks become parts with all their fields, in order; calls and thoughts among them have
+    no text there, because they have separate fields.
     """
     blocks, extra = message.blocks, dict(message.additional_kwargs)
     kinds = [block.block_type for block in blocks]
@@ -38,9 +38,9 @@ def read(message: Any) -> list[dict[str, Any]]:
         wire["content"] = [
             {"type": _PARTS.get(each["block_type"], each["block_type"]), "text": "", **each} for each in dumps
         ]
-    called = [block for block in blocks if block.block_type == "tool_call"] or extra.get("tool_calls")
-    if called:
-        wire["tool_calls"] = [_call(_plain(call)) for call in called]
+    calls = [block for block in blocks if block.block_type == "tool_call"] or extra.get("tool_calls")
+    if calls:
+        wire["tool_calls"] = [_call(_plain(call)) for call in calls]
     if "thinking" in kinds:
         wire["reasoning_content"] = "\n".join(block.content or "" for block in blocks if block.block_type == "thinking")
     usual, meta = {}, {}
@@ -59,6 +59,7 @@ def read(message: Any) -> list[dict[str, Any]]:
 
 
 def write(wires: Sequence[dict[str, Any]], message: Any) -> Any:
+    """A message with shortened blocks, or a new one."""
     wire, content = wires[0], wires[0].get("content")
     parts = [{"text": content}] if isinstance(content, str) else content or []
     blocks = [{"block_type": "text", **part} for part in parts]
@@ -71,12 +72,12 @@ def write(wires: Sequence[dict[str, Any]], message: Any) -> Any:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool call, in whichever shape an integration has it: a block's, or that of its provider."""
+    """A tool call, in any form that an integration has: that of a block, or of its provider."""
     body = call.get("function") or call
     name = str(body.get("name") or body.get("tool_name") or "")
     ids = (call.get(key) for key in ("call_id", "tool_call_id", "tool_id", "toolUseId", "id"))
-    given: Any = next((body[key] for key in ("arguments", "tool_kwargs", "input", "args") if key in body), {})
-    arguments = given if isinstance(given, str) else json.dumps(given)
+    value: Any = next((body[key] for key in ("arguments", "tool_kwargs", "input", "args") if key in body), {})
+    arguments = value if isinstance(value, str) else json.dumps(value)
     return {
         "id": str(next(filter(None, ids), name)),
         "type": "function",
@@ -85,7 +86,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value as plain JSON values."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, BaseModel):
@@ -95,15 +96,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, IOBase):
-        with suppress(OSError, ValueError):  # closed, or a stream that could not be read a second time
-            value = _file(value)
+        with suppress(OSError, ValueError):  # closed, or a stream that cannot be read twice
+            value = _read_file(value)
     if isinstance(value, bytes):  # media, mostly in base64 already
         return (value if value.isascii() else base64.b64encode(value)).decode()
     return str(value)
 
 
-def _file(file: Any) -> Any:
-    """What is in a file, which stands where it stood."""
+def _read_file(file: Any) -> Any:
+    """The content of a file, whose position stays the same."""
     at = file.tell()
     file.seek(0)
     data = file.read()
@@ -111,18 +112,18 @@ def _file(file: Any) -> Any:
     return data
 
 
-# -- what a model is sent, and what it says of it ----------------------------------------------------------------------
+# -- requests and responses --------------------------------------------------------------------------------------------
 
 
-def outgoing(given: Sequence[Any], sent: Sequence[Any]) -> list[Any]:
-    """What is sent, without our mark: integrations send whatever is in `additional_kwargs`, and providers refuse it.
+def outgoing(original: Sequence[Any], sent: Sequence[Any]) -> list[Any]:
+    """The messages to send, without the `protected` mark: integrations send all of `additional_kwargs`.
 
-    Some providers take no list that begins with the assistant: a summary of ours that comes first is in the user's
-    role, and before a message that was kept stands a word of the user's.
+    Some providers refuse a list that begins with the assistant: a summary at the beginning gets the user's role, and a
+    kept message gets a short user message before it.
     """
     messages = list(sent)
-    if sent and sent[0] is not given[0] and sent[0].role == "assistant":
-        if any(message is sent[0] for message in given):
+    if sent and sent[0] is not original[0] and sent[0].role == "assistant":
+        if any(message is sent[0] for message in original):
             messages.insert(0, ChatMessage(role="user", content=CONTINUES))
         else:
             messages[0] = sent[0].model_copy(update={"role": MessageRole.USER})
@@ -135,7 +136,7 @@ def outgoing(given: Sequence[Any], sent: Sequence[Any]) -> list[Any]:
 
 
 def usage_of(response: Any) -> Any:
-    """What the provider counted, where the integration tells: in the raw response, or beside it."""
+    """The provider's usage, if the integration has it: in the raw response, or beside it."""
     raw, beside = response.raw, response.additional_kwargs
     usage = raw.get("usage") if isinstance(raw, Mapping) else getattr(raw, "usage", None)
     return usage or (beside if beside.get("prompt_tokens") else None)

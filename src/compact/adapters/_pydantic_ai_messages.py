@@ -1,12 +1,12 @@
 """Pydantic AI's messages as chat messages, and back.
 
-Owns: `read` and `write`. Must never: change a message in place.
+Owns: `read` and `write` for the bridge. Must never: change a message in place.
 
-- A request holds several things at once. Each part that the model is shown is a message of its own, results first, as
-  the framework sends them; parts that are only records go with their neighbour. A response is one message.
+- A request has several parts. Each part that the model sees is one chat message, results first, as the framework sends
+  them; parts that are only records belong to their neighbour. A response is one message.
 - A summary is a `CompactionPart` in a request, where the framework keeps summaries that no provider wrote: every
-  provider accepts it anywhere, and the framework may merge its request with the next one. (One that opens a list for
-  Claude is a user's message.)
+  provider accepts it anywhere, and the framework may merge its request with the next one. (At the beginning of a list
+  for Claude it is a user's message.)
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ __all__ = ["read", "write"]
 
 
 def read(message: Any) -> Iterable[dict[str, Any]]:
-    """The chat messages that say the same, in order."""
+    """The chat messages with the same content, in order."""
     return [wire for wire, _ in _pieces(message)]
 
 
 def write(wires: Sequence[dict[str, Any]], message: Any) -> Any:
-    """A message with what is left of it, or a new one."""
+    """A message with the parts that are left, or a new one."""
     if message is None:
         return ai.ModelRequest([_new_part(wires[0])])
     pieces = _pieces(message)
     kept: dict[int, Any] = {}
     for wire in wires:
-        said, parts = pieces[wire.part]  # type: ignore[attr-defined]
+        original, parts = pieces[wire.part]  # type: ignore[attr-defined]
         kept |= {id(part): part for part in parts}
-        if wire["content"] != said["content"]:
-            kept[id(parts[0])] = _shortened(parts[0], _text(wire))
+        if wire["content"] != original["content"]:
+            kept[id(parts[0])] = _shorten(parts[0], _text(wire))
     return replace(message, parts=[kept[id(part)] for part in message.parts if id(part) in kept])
 
 
 def _pieces(message: Any) -> list[tuple[dict[str, Any], list[Any]]]:
-    """What a message is read as, each with the parts that say it."""
-    made: list[tuple[dict[str, Any], list[Any]]] = []
+    """The chat messages of a message, each with its parts."""
+    pieces: list[tuple[dict[str, Any], list[Any]]] = []
     records: list[Any] = []
     for part in message.parts if message.kind == "request" else ():
-        if (wire := _of_request(part)) is None:
-            (made[-1][1] if made else records).append(part)
+        if (wire := _read_request_part(part)) is None:
+            (pieces[-1][1] if pieces else records).append(part)
         else:
             held = part.content if isinstance(part.content, (list, tuple)) else ()
             notes = (getattr(each, "metadata", None) for each in (message, part, *held))
-            made.append((_noted(wire, *notes), [part]))
-    if message.kind == "response" and (wire := _of_response(message.parts)) is not None:
-        made.append((_noted(wire, message.metadata), list(message.parts)))
-    if not made:
-        return [({"role": "system", "content": ""}, list(message.parts))]  # it says nothing, and keeps its place
-    made[0][1].extend(records)
-    return sorted(made, key=lambda piece: piece[0]["role"] != "tool")
+            pieces.append((_with_metadata(wire, *notes), [part]))
+    if message.kind == "response" and (wire := _read_response(message.parts)) is not None:
+        pieces.append((_with_metadata(wire, message.metadata), list(message.parts)))
+    if not pieces:
+        return [({"role": "system", "content": ""}, list(message.parts))]  # an empty message keeps its place
+    pieces[0][1].extend(records)
+    return sorted(pieces, key=lambda piece: piece[0]["role"] != "tool")
 
 
-def _of_request(part: Any) -> dict[str, Any] | None:
-    """What the model is told by a part of a request; None for what is only a record."""
+def _read_request_part(part: Any) -> dict[str, Any] | None:
+    """The chat message of a part of a request; None for a part that is only a record."""
     kind = part.part_kind
     if kind == "system-prompt":
         return {"role": "system", "content": part.content} if part.scope == "conversation" else None
@@ -71,22 +71,22 @@ def _of_request(part: Any) -> dict[str, Any] | None:
         return {"role": "assistant", "content": part.content or ""}
     if kind == "tool-return" or (kind == "retry-prompt" and part.tool_name is not None):
         files = getattr(part, "files", None)
-        said = (part.model_response(),) if files is None else (part.model_response_str(wrap_if_error=False), *files)
-        return {"role": "tool", "tool_call_id": part.tool_call_id, "name": part.tool_name, "content": _items(said)}
+        text = (part.model_response(),) if files is None else (part.model_response_str(wrap_if_error=False), *files)
+        return {"role": "tool", "tool_call_id": part.tool_call_id, "name": part.tool_name, "content": _items(text)}
     if kind in ("retry-prompt", "retry-feedback"):
         return {"role": "user", "content": part.model_response()}
     return None
 
 
-def _of_response(parts: Sequence[Any]) -> dict[str, Any] | None:
-    """What the model said, thought and called; None when it did nothing of that."""
-    said: list[dict[str, Any]] = []
+def _read_response(parts: Sequence[Any]) -> dict[str, Any] | None:
+    """The text, reasoning and calls of a response as one chat message; None when it has none."""
+    items: list[dict[str, Any]] = []
     thoughts, calls, signed = [], [], []
     for part in parts:
         if part.part_kind in ("text", "file"):
-            said += _items([part.content])
+            items += _items([part.content])
         elif part.part_kind == "speech":
-            said += _items((part.content, part.audio))
+            items += _items((part.content, part.audio))
         elif part.part_kind == "thinking" and part.content:
             thoughts.append(part.content)
             signed.append({"id": part.id, "signature": part.signature, "provider": part.provider_name})
@@ -94,20 +94,21 @@ def _of_response(parts: Sequence[Any]) -> dict[str, Any] | None:
             function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
             calls.append({"id": part.tool_call_id, "type": "function", "function": function})
         else:
-            said.append(_by_provider(part))
-    if not (said or thoughts or calls):
+            items.append(_read_provider_part(part))
+    if not (items or thoughts or calls):
         return None
-    plain = len(said) < 2 and all(item["type"] == "text" for item in said)
-    wire: dict[str, Any] = {"role": "assistant", "content": "".join(i["text"] for i in said) if plain else said}
+    only_text = len(items) < 2 and all(item["type"] == "text" for item in items)
+    content: Any = "".join(item["text"] for item in items) if only_text else items
+    wire: dict[str, Any] = {"role": "assistant", "content": content}
     wire |= {"reasoning_content": "\n\n".join(thoughts)} if thoughts else {}
     wire |= {"tool_calls": calls} if calls else {}
-    # What a provider compacted is in nobody else's words.
+    # A compaction by the provider cannot be replaced.
     pinned = {"protected": True} if any(part.part_kind == "compaction" for part in parts) else None
-    return _noted(wire, {"thinking": signed} if any(each["signature"] for each in signed) else None, pinned)
+    return _with_metadata(wire, {"thinking": signed} if any(each["signature"] for each in signed) else None, pinned)
 
 
-def _by_provider(part: Any) -> dict[str, Any]:
-    """What happened at the provider, as an item that explains itself."""
+def _read_provider_part(part: Any) -> dict[str, Any]:
+    """A part that the provider wrote, such as a built-in tool call, as an item with its fields."""
     kind, name = part.part_kind, getattr(part, "tool_name", None)
     if kind == "builtin-tool-call":
         return {"type": kind, "name": name, "arguments": part.args_as_json_str()}
@@ -115,8 +116,8 @@ def _by_provider(part: Any) -> dict[str, Any]:
         return {"type": kind, "name": name, "result": part.model_response_str()}
     details = getattr(part, "provider_details", None) or {}
     secret = getattr(part, "signature", None) or details.get("encrypted_content")
-    said = getattr(part, "content", None)
-    return {"type": "reasoning" if kind == "thinking" else kind, "text": said or None, "encrypted_content": secret}
+    text = getattr(part, "content", None)
+    return {"type": "reasoning" if kind == "thinking" else kind, "text": text or None, "encrypted_content": secret}
 
 
 def _items(content: Iterable[Any]) -> list[dict[str, Any]]:
@@ -124,7 +125,7 @@ def _items(content: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _item(content: Any) -> dict[str, Any] | None:
-    """One piece of content; None for a mark that the model does not see."""
+    """One piece of content; None for a marker that the model does not see."""
     if content is None or isinstance(content, str):
         return {"type": "text", "text": content} if content else None
     if content.kind in ("text-content", "structured-content"):
@@ -141,8 +142,8 @@ def _item(content: Any) -> dict[str, Any] | None:
     return {"type": "file", "file": {"file_id": content.file_id} if url is None else {"file_data": url}}
 
 
-def _noted(wire: dict[str, Any], *notes: Any) -> dict[str, Any]:
-    """A wire with the host's own metadata, `protected` among it."""
+def _with_metadata(wire: dict[str, Any], *notes: Any) -> dict[str, Any]:
+    """A chat message with the application's metadata, including `protected`."""
     meta = dict(wire.get("meta") or {})
     for note in notes:
         meta |= note if isinstance(note, dict) else {}
@@ -150,7 +151,7 @@ def _noted(wire: dict[str, Any], *notes: Any) -> dict[str, Any]:
 
 
 def _new_part(wire: dict[str, Any]) -> Any:
-    """A part for what was not there before."""
+    """A new part for a message that compact wrote."""
     role, text = wire["role"], _text(wire)
     if role == "tool":
         return ai.ToolReturnPart(wire.get("name") or "tool", text, wire["tool_call_id"], metadata=wire.get("meta"))
@@ -159,8 +160,8 @@ def _new_part(wire: dict[str, Any]) -> Any:
     return ai.SystemPromptPart(text) if role in ("system", "developer") else ai.UserPromptPart(text)
 
 
-def _shortened(part: Any, text: str) -> Any:
-    """A tool's result with less text. A result of a special kind would no longer be one."""
+def _shorten(part: Any, text: str) -> Any:
+    """A tool result with shortened text. A result of a special kind becomes a plain one."""
     if part.part_kind == "tool-return" and part.tool_kind is None:
         return replace(part, content=text)
     noted, outcome = getattr(part, "metadata", None), getattr(part, "outcome", "retried")

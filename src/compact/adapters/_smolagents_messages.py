@@ -1,11 +1,11 @@
-"""What smolagents' messages say, as chat messages, and back.
+"""Messages of smolagents as chat messages, and back.
 
-Owns: `units`, which finds the messages that stay together; `read` and `write`, the two ways over the border.
+Owns: `group_messages`, which finds the messages that belong together; `read` and `write` for the bridge.
 Must never: drop a message of a step that is kept, or change one.
 
-A step is one unit: its calls and what came of them are messages of their own, and only their text says more. What came
-of parallel calls is one text, which stands in the result of the first. Pictures came of the calls too; they stand with
-the calls, because a result may be shortened and a picture must not get lost by that.
+A step is one group: its calls and their results are separate messages, which are linked only by their text. The results
+of parallel calls are one text, which becomes the result of the first call. Images are results too, but they are kept
+with the calls, because a shortened result would lose them.
 """
 
 from __future__ import annotations
@@ -22,52 +22,53 @@ with requires("smolagents>=1.24", "smolagents"):
     from smolagents.models import ChatMessage, MessageRole
     from smolagents.utils import encode_image_base64, make_image_url
 
-__all__ = ["Unit", "read", "units", "write"]
+__all__ = ["MessageGroup", "group_messages", "read", "write"]
 
 _STEP = re.compile("(a?ci*)(r+)")
 _LETTERS = {"assistant": "a", "tool-call": "c", "tool-response": "r"}
 _SENT_AS = {"tool-call": "assistant", "tool-response": "user"}
 
 
-class Unit(NamedTuple):
-    """Messages that stay together: what was said, called and seen, and what came of it; or a message alone."""
+class MessageGroup(NamedTuple):
+    """Messages that belong together: text, calls and images, and their results; or a single message."""
 
-    said: Sequence[Any]
-    came: Sequence[Any] = ()
+    calls: Sequence[Any]
+    results: Sequence[Any] = ()
 
 
-def units(messages: Sequence[Any]) -> Iterator[Unit]:
-    """The list in units."""
+def group_messages(messages: Sequence[Any]) -> Iterator[MessageGroup]:
+    """The list in groups."""
     letters, at = "".join(map(_letter, messages)), 0
     while at < len(messages):
-        # A call whose result never came, or a result without a call, is a message like any other.
+        # A call without a result, or a result without a call, is a single message.
         step = _STEP.match(letters, at)
         middle, end = (step.end(1), step.end()) if step else (at + 1, at + 1)
-        yield Unit(messages[at:middle], messages[middle:end])
+        yield MessageGroup(messages[at:middle], messages[middle:end])
         at = end
 
 
-def read(unit: Unit) -> Iterator[dict[str, Any]]:
-    """A step as an assistant message with calls and a result for each; a message alone as what it is sent as."""
-    raws = [_get(message, "raw") for message in (*unit.said, *unit.came)]
+def read(group: MessageGroup) -> Iterator[dict[str, Any]]:
+    """A step as an assistant message with calls and a result for each; a single message with the role it is sent as."""
+    raws = [_get(message, "raw") for message in (*group.calls, *group.results)]
     pinned = any(isinstance(raw, Mapping) and raw.get("protected") is True for raw in raws)
-    role, said = MessageRole(_get(unit.said[0], "role")).value, _parts(unit.said)
-    calls = _calls([part["text"] for part in said if part["type"] == "text"]) if unit.came else []
-    wire = {"role": _SENT_AS.get(role, role), "content": said}
+    role, content = MessageRole(_get(group.calls[0], "role")).value, _parts(group.calls)
+    calls = _calls([part["text"] for part in content if part["type"] == "text"]) if group.results else []
+    wire = {"role": _SENT_AS.get(role, role), "content": content}
     yield wire | ({"tool_calls": calls} if calls else {}) | ({"meta": {"protected": True}} if pinned else {})
     for number, call in enumerate(calls):
-        yield {"role": "tool", "tool_call_id": call["id"], "content": "" if number else _parts(unit.came)}
+        yield {"role": "tool", "tool_call_id": call["id"], "content": "" if number else _parts(group.results)}
 
 
-def write(wires: Sequence[Any], unit: Unit | None) -> Unit:
-    """A new message; or a step whose result was shortened, or of which only one side is left."""
-    if unit is None:
-        return Unit([_new(wire) for wire in wires])
+def write(wires: Sequence[Any], group: MessageGroup | None) -> MessageGroup:
+    """A new message, or a step with a shortened result or with one side only."""
+    if group is None:
+        return MessageGroup([_new_message(wire) for wire in wires])
     parts = {wire.part: wire for wire in wires}
-    said = unit.said if 0 in parts else ()
+    calls = group.calls if 0 in parts else ()
     if 1 not in parts:
-        return Unit(said)
-    return Unit(said, unit.came if parts[1]["content"] == _parts(unit.came) else [_new(parts[1])])
+        return MessageGroup(calls)
+    unchanged = parts[1]["content"] == _parts(group.results)
+    return MessageGroup(calls, group.results if unchanged else [_new_message(parts[1])])
 
 
 def _letter(message: Any) -> str:
@@ -81,7 +82,7 @@ def _get(message: Any, field: str) -> Any:
 
 
 def _parts(messages: Sequence[Any]) -> list[dict[str, Any]]:
-    """What messages contain, as a provider gets it."""
+    """The content of messages as chat parts."""
     contents = (_get(message, "content") or "" for message in messages)
     parts = [part for each in contents for part in (each if isinstance(each, list) else [_text(each)])]
     return [_picture(part["image"]) if part["type"] == "image" else part for part in parts]
@@ -96,7 +97,7 @@ def _picture(image: Any) -> dict[str, Any]:
 
 
 def _calls(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """The calls that the last text lists; one without a name when they cannot be read."""
+    """The calls that the last text lists; a placeholder when they cannot be read."""
     try:
         return [_call(call["id"], **call["function"]) for call in ast.literal_eval(texts[-1].partition("\n")[2])]
     except (LookupError, TypeError, ValueError, SyntaxError, MemoryError, RecursionError):
@@ -104,12 +105,12 @@ def _calls(texts: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _call(id: str, name: str, arguments: Any = None) -> dict[str, Any]:
-    # Named values tell which file was touched; code stands in the text anyway.
-    named = json.dumps(arguments) if isinstance(arguments, dict) else ""
-    return {"id": str(id), "type": "function", "function": {"name": str(name), "arguments": named}}
+    # Named arguments show which files were changed; code is in the text anyway.
+    text = json.dumps(arguments) if isinstance(arguments, dict) else ""
+    return {"id": str(id), "type": "function", "function": {"name": str(name), "arguments": text}}
 
 
-def _new(wire: Mapping[str, Any]) -> Any:
+def _new_message(wire: Mapping[str, Any]) -> Any:
     content = wire["content"]
     role = MessageRole.TOOL_RESPONSE if wire["role"] == "tool" else MessageRole(wire["role"])
     return ChatMessage(role, content if isinstance(content, list) else [_text(content)])

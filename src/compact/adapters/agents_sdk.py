@@ -1,16 +1,17 @@
-"""Inside the OpenAI Agents SDK: before every model call of a run, and between runs.
+"""Adapter for the OpenAI Agents SDK: compacts before every model call of a run, and between runs.
 
-Owns: `CompactFilter`; hands on `CompactSession`. Must never: change a list whose other half the server holds.
+Owns: `CompactFilter`; re-exports `CompactSession`. Must never: change a list of which the server keeps another part.
 
     compact = CompactFilter(manager, "chat")
     run_config = RunConfig(call_model_input_filter=compact)
     await Runner.run(agent, "Go on.", run_config=run_config, hooks=compact.hooks, session=session)
 
-`hooks` tell what the provider counted; without them nothing is calibrated. Agents used as tools inherit the filter of
-their caller, but no hooks: `as_tool(…, hooks=compact.hooks)`. To pin an item, give it `"meta": {"protected": True}`.
+`hooks` report the provider's usage; without them token counts are not calibrated. Agents used as tools inherit the
+filter of their caller, but no hooks: `as_tool(…, hooks=compact.hooks)`. To pin an item: `"meta": {"protected": True}`.
 
-The SDK does not tell a filter that the server holds the conversation (`conversation_id`, `previous_response_id`). An
-output without its call does, and is left alone. The first request of such a run has none and passes as any list.
+The SDK does not pass to a filter whether the server keeps the conversation (`conversation_id`,
+`previous_response_id`). A list with an output without its call is such a part, and is not changed. The first request of
+such a run has none and is treated as any list.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from uuid import uuid4
 from .._engine.manager import CompactManager
 from ._agents_session import CompactSession, call_ids
 from ._extras import requires
-from ._session_gate import Gate, OnError, named
+from .session_gate import Gate, OnError, resolve_session_id
 
 with requires("openai-agents>=0.21", "agents"):
     from agents import Agent, RunHooks, handoff
@@ -32,16 +33,16 @@ with requires("openai-agents>=0.21", "agents"):
 
 __all__ = ["CompactFilter", "CompactSession"]
 
-_ASKED: ContextVar[list[tuple[Gate, str]]] = ContextVar("compact_asked")
-"""Whose request is under way in this task; taken out when its usage is told, so that it is told once."""
+_PENDING: ContextVar[list[tuple[Gate, str]]] = ContextVar("compact_pending")
+"""The gate and session of the current request of this task; removed when its usage was reported."""
 
 
 class CompactFilter:
-    """For `RunConfig(call_model_input_filter=…)`; agents used as tools, and handoffs, pass the same one.
+    """For `RunConfig(call_model_input_filter=…)`; agents used as tools, and handoffs, use the same one.
 
-    `session_id` is text, or a function of the SDK's `CallModelData`, which returns None to leave a request alone. By
-    default it is the `session_id` of the run's context (attribute or key), else the trace's group, else the trace:
-    then every run is a session of its own. `model` is for runs whose `RunConfig` names another model than the agent.
+    `session_id` is text, or a function of the SDK's `CallModelData`, which returns None to send a request
+    unchanged (default: the `session_id` of the run's context, attribute or key; else the trace's group; else the trace,
+    so that every run is another session). `model` is for runs whose `RunConfig` names another model than the agent.
     """
 
     def __init__(
@@ -52,14 +53,14 @@ class CompactFilter:
         model: str | None = None,
     ) -> None:
         self.hooks: RunHooks[Any] = _Hooks()
-        """For `Runner.run(hooks=…)`. Hooks of your own may call its `on_llm_end` in theirs."""
+        """For `Runner.run(hooks=…)`. Your own hooks may call its `on_llm_end`."""
         self._gate = Gate(manager, on_error)
         self._session_id, self._model = session_id, model
-        self._own_name = f"agents-{uuid4().hex[:12]}"
+        self._default_name = f"agents-{uuid4().hex[:12]}"
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
-        """What the model is to get; the run itself keeps the whole list."""
-        _ASKED.set([])
+        """The input for the model; the run keeps the whole list."""
+        _PENDING.set([])
         given, name = data.model_data, self._name(data)
         if name is None:
             return given
@@ -69,17 +70,17 @@ class CompactFilter:
                 return given
             sent = await self._send(name, given, data.agent)
         except Exception as error:
-            sent = self._gate.failed(name, given.input, error)
+            sent = self._gate.handle_failure(name, given.input, error)
         return ModelInputData(input=list(sent), instructions=given.instructions)
 
     async def _send(self, name: str, given: ModelInputData, agent: Agent[Any]) -> Any:
-        session_id = self._gate.apart(name, given.input, agent.name)
+        session_id = self._gate.session_for(name, given.input, agent.name)
         model = self._model or getattr(agent.model, "model", agent.model)
-        _ASKED.set([(self._gate, session_id)])
+        _PENDING.set([(self._gate, session_id)])
         return await self._gate.asend(
             session_id,
             given.input,
-            # As a message the instructions would be archived with the items, and be there twice after a restore.
+            # As a message the instructions would be archived with the items, and be duplicated after a restore.
             tools=[*_tools(agent), *filter(None, [given.instructions])],
             model=model if isinstance(model, str) else None,
             reserve_output=agent.model_settings.max_tokens,
@@ -87,31 +88,34 @@ class CompactFilter:
 
     def _name(self, data: CallModelData[Any]) -> str | None:
         if self._session_id is not None:
-            return named(self._session_id, data)
+            return resolve_session_id(self._session_id, data)
         context, trace = data.context, get_current_trace()
         names = (
             context.get("session_id") if isinstance(context, Mapping) else getattr(context, "session_id", None),
             getattr(trace, "group_id", None),
             getattr(trace, "trace_id", None),
         )
-        return next((name for name in names if isinstance(name, str) and name not in ("", "no-op")), self._own_name)
+        return next((name for name in names if isinstance(name, str) and name not in ("", "no-op")), self._default_name)
 
 
 class _Hooks(RunHooks[Any]):
-    """Tells what a request cost. The SDK calls it in the task that called the filter, or in one made there."""
+    """Reports the usage of a request. The SDK calls it in the task that called the filter, or in a child task."""
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        if asked := _ASKED.get([]):
-            gate, session_id = asked.pop()
+        if pending := _PENDING.get([]):
+            gate, session_id = pending.pop()
             gate.observe(session_id, response.usage)
 
 
 def _tools(agent: Agent[Any]) -> Iterator[dict[str, Any]]:
-    """The tools and handoffs as the provider gets them; those of MCP servers are not known here."""
+    """The tools and handoffs in the provider's form; those of MCP servers are not known here."""
     for tool in agent.tools:
-        told = {"description": getattr(tool, "description", ""), "parameters": getattr(tool, "params_json_schema", {})}
-        yield {"type": "function", "name": tool.name, **told}
+        fields = {
+            "description": getattr(tool, "description", ""),
+            "parameters": getattr(tool, "params_json_schema", {}),
+        }
+        yield {"type": "function", "name": tool.name, **fields}
     for each in agent.handoffs:
         to = handoff(each) if isinstance(each, Agent) else each
-        told = {"description": to.tool_description, "parameters": to.input_json_schema}
-        yield {"type": "function", "name": to.tool_name, **told}
+        fields = {"description": to.tool_description, "parameters": to.input_json_schema}
+        yield {"type": "function", "name": to.tool_name, **fields}

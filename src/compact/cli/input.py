@@ -168,7 +168,7 @@ def _is_pipe(file: str) -> bool:
 
 def form_of(file: str) -> Form:
     """How a file is written. Of standard input the beginning tells; another pipe cannot be looked at."""
-    from ..importers.sources import expand
+    from ..importers.log_sources import expand
 
     if file == STDIN:
         peek = getattr(sys.stdin.buffer, "peek", None)

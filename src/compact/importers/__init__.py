@@ -1,13 +1,13 @@
-"""Recorded conversations out of the logs that people already have.
+"""Reading recorded conversations from the logs of other products.
 
-Owns: the list of importers, telling whose log a file is, and `read_logs`.
+Owns: the list of importers, detecting the format of a log, and `read_logs`.
 Must never: change a log, need the network for a file on disk, or hold more than one log at a time.
 
     for conversation in read_logs(["~/.claude/projects", "runs.jsonl.gz", "s3://bucket/logs/"]):
         print(conversation.id, len(conversation.messages), conversation.notes)
 
-An importer keeps the message format of its log and every tool call with its result. What the product wrote for itself
-(screens, counters, snapshots) is left out and counted in the conversation's notes.
+An importer keeps the message format of its log and every tool call with its result. Rows that the model never saw
+(screens, counters, snapshots) are left out and counted in the conversation's notes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from . import (
     openhands,
     plain,
 )
-from ._conversation import Conversation, Importer
-from ._log import Foreign, Log
-from .sources import Source, expand
+from ._importer import Conversation, Importer
+from ._log_reader import LogReader, NotALog
+from .log_sources import LogSource, expand
 
 __all__ = ["IMPORTERS", "Conversation", "Importer", "detect", "read_logs"]
 
@@ -49,9 +49,21 @@ IMPORTERS: Mapping[str, Importer] = {
         plain,
     )
 }
-"""All importers by name, in the order in which they are asked: those with the surest marks first."""
+"""All importers by name, in the order of detection: those with the most specific formats first."""
 
-_TELLING = ("id", "type", "name", "version", "timestamp", "event", "data", "message", "messages", "role", "content")
+_NAMED_FIELDS = (
+    "id",
+    "type",
+    "name",
+    "version",
+    "timestamp",
+    "event",
+    "data",
+    "message",
+    "messages",
+    "role",
+    "content",
+)
 
 
 def read_logs(
@@ -63,17 +75,17 @@ def read_logs(
 ) -> Iterator[Conversation]:
     """The conversations in some logs: files, folders, patterns, `s3://bucket/prefix`, or "-" for standard input.
 
-    `format` is the name of an importer; without it each file tells by its content. A log that cannot be read raises
-    `LogError`; with `on_error` that is told instead, and reading goes on behind it. Among the files of a folder those
-    that are no logs are passed over (and told to `on_error`), unless none is one.
+    `format` is the name of an importer; without it the format of each file is detected. A log that cannot be read
+    raises `LogError`; with `on_error` that is called instead, and reading continues with the next log. Files of a
+    folder that are not logs are skipped (and passed to `on_error`), unless none is one.
     """
     if format is not None and format not in IMPORTERS:
-        raise LogError(f"no importer is called {format!r}; there are {', '.join(IMPORTERS)}")
+        raise LogError(f"there is no importer {format!r}; there are {', '.join(IMPORTERS)}")
     return _read_all(sources, IMPORTERS[format] if format else None, endpoint_url, on_error)
 
 
 def detect(rows: Sequence[Any]) -> Importer | None:
-    """The importer of a log that begins with these rows (lines, or elements of a list); None when it is foreign."""
+    """The importer of a log that begins with these rows (lines, or elements of a list); None when it is unknown."""
     return next((one for one in IMPORTERS.values() if one.recognizes(rows)), None)
 
 
@@ -94,7 +106,7 @@ def _read_all(
                 except LogError as error:
                     if on_error is not None:
                         on_error(error)
-                    elif not (source.walked and isinstance(error, Foreign)):
+                    elif not (source.walked and isinstance(error, NotALog)):
                         raise
                     foreign = error
         except LogError as error:
@@ -105,38 +117,40 @@ def _read_all(
             raise foreign
 
 
-def _read(source: Source, importer: Importer | None) -> Iterator[Conversation]:
-    with Log(source) as log:
+def _read(source: LogSource, importer: Importer | None) -> Iterator[Conversation]:
+    with LogReader(source) as log:
         rows = [value for _, value in log.head]
         chosen = importer or (archive.IMPORTER if source.session is not None else detect(rows))
         if chosen is None:
-            raise Foreign(
-                f"{source.name} is JSON, and none of the logs that can be read: it begins with {_looks(rows)}. "
+            raise NotALog(
+                f"{source.name} is JSON, but not a log that can be read: it begins with {_describe_start(rows)}. "
                 f"There are importers for {', '.join(IMPORTERS)}; see IMPORTERS.md"
             )
         if importer is not None and source.session is not None and importer is not archive.IMPORTER:
-            raise LogError(f"{source.name} is a session of our archive; read it as archive, not as {importer.name}")
+            raise LogError(
+                f"{source.name} is a session of a compact archive; read it as archive, not as {importer.name}"
+            )
         nothing = True
         try:
             for conversation in chosen.read(log):
                 nothing = False
                 yield conversation
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
-            # A log can be wrong in more ways than an importer foresees; none of them is worth a traceback.
+            # A log can be invalid in more ways than an importer checks.
             raise LogError(
-                f"{source.name} begins like a log of {chosen.title}, and something in it has another form "
-                f"({type(error).__name__}); name its real format, or tell us which version wrote it"
+                f"{source.name} begins like a log of {chosen.title}, but something in it has another form "
+                f"({type(error).__name__}); name its real format, or report which version wrote it"
             ) from error
         if nothing:
-            raise Foreign(f"{source.name} is a log of {chosen.title}, and no message is in it")
+            raise NotALog(f"{source.name} is a log of {chosen.title} without any message")
 
 
-def _looks(rows: Sequence[Any]) -> str:
-    """What a foreign file begins with, without its content: the type of a row, and those of its fields that tell."""
+def _describe_start(rows: Sequence[Any]) -> str:
+    """What an unknown file begins with, without its content: the type of its first row, and well-known fields."""
     if not rows:
         return "an empty list"
     row = rows[0]
     if not isinstance(row, dict):
         return f"a value of type {type(row).__name__}"
-    fields = [name for name in _TELLING if name in row]  # others may be somebody's content
+    fields = [name for name in _NAMED_FIELDS if name in row]  # other names may be content
     return f"an object of {len(row):,} fields" + (f", {', '.join(fields)} among them" if fields else "")

@@ -1,4 +1,4 @@
-"""Exports of tracing services: calls to a model, gathered by the trace or the session they were made in.
+"""Reading exports of tracing services: calls to a model, grouped by their trace or session.
 
 Owns: `read_traces`. Must never: know the fields of a service.
 """
@@ -9,35 +9,35 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ._conversation import Conversation, finished, left_out
-from ._log import Log
-from ._request_pairs import Exchange, Threads
+from ._importer import Conversation, build_conversation, describe_omitted
+from ._log_reader import LogReader
+from ._recorded_calls import RecordedCall, Threads
 
 __all__ = ["read_traces"]
 
 
 def read_traces(
-    log: Log,
+    log: LogReader,
     format: str,
     calls: Callable[[Any, Counter[str]], Iterator[Mapping[str, Any]]],
-    exchange: Callable[[Mapping[str, Any]], Exchange | None],
+    read: Callable[[Mapping[str, Any]], RecordedCall | None],
 ) -> Iterator[Conversation]:
-    """The conversations of an export: `calls` finds the calls in a row and counts the rest, `exchange` reads one."""
+    """The conversations of an export: `calls` finds the calls in a row and counts the rest, `read` reads one."""
     threads, skipped = Threads(), Counter[str]()
     for number, row in log.rows():
         for call in calls(row, skipped):
-            found = exchange(call)
+            found = read(call)
             if found is None:
                 skipped["calls without a list of messages"] += 1
             else:
                 found.row = number
                 threads.add(found)
-    told = [*log.notes, *left_out(skipped, "no calls of a model"), *threads.notes()]
+    notes = [*log.notes, *describe_omitted(skipped, "no calls of a model"), *threads.notes()]
     seen = Counter[str]()
     for thread in threads.found:
         group = thread.newest.group or f"{log.name}:{thread.first_row}"
         seen[group] += 1
-        yield finished(
+        yield build_conversation(
             log,
             format,
             group if seen[group] == 1 else f"{group}/{seen[group]}",
@@ -45,6 +45,6 @@ def read_traces(
             part=f"{log.unit} {thread.first_row:,}" if len(threads.found) > 1 else "",
             tools=thread.newest.tools,
             model=thread.newest.model,
-            notes=[*told, f"Calls that are this conversation: {thread.requests:,}."],
+            notes=[*notes, f"Calls that are this conversation: {thread.requests:,}."],
         )
-        told = []
+        notes = []  # only with the first conversation

@@ -1,6 +1,6 @@
 """Request logs of Anthropic's API.
 
-Owns: telling these from others. Must never: read anything itself (`_requests` does).
+Owns: recognizing them. Must never: read a row itself (`_request_logs` does).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._conversation import Importer
-from ._requests import first_exchange, is_anthropic, read_requests
+from ._importer import Importer
+from ._request_logs import first_call, is_anthropic, read_requests
 
 __all__ = ["IMPORTER"]
 
 
 def _recognizes(rows: Sequence[Any]) -> bool:
-    found = first_exchange(rows)
+    found = first_call(rows)
     return found is not None and is_anthropic(found)
 
 

@@ -1,11 +1,11 @@
-"""Our own archive: a session, put together from the transcripts of its folds.
+"""Sessions of a compact archive, joined from the transcripts of their compactions.
 
-Owns: joining them. Must never: change the archive, or read its files other than the library does.
+Owns: joining them. Must never: change the archive, or read its files without `Archive`.
 
-Every fold kept the list as it was before it, and a record that says where in the session each message stands. What an
-earlier fold summarized is in the transcript of that one. So the session is: each position, from the oldest transcript
-that has it as it was said, along the line of folds that led to the newest (`base`). A summary of ours is kept only
-where nothing else is known of its place.
+Each compaction archived the list before it, and a record with the position of each message in the session. Messages
+that an earlier compaction summarized are in its transcript. So the session is each position from the oldest transcript
+that has its original message, along the chain of compactions that led to the newest (`base`). A summary is kept only
+where the originals are not in the archive.
 """
 
 from __future__ import annotations
@@ -18,77 +18,75 @@ from .._archive.archive import Archive
 from .._redaction import Redactor
 from ..errors import ArchiveError, LogError
 from ..stores import summary_key
-from ._conversation import Conversation, Importer, finished
-from ._log import Log
+from ._importer import Conversation, Importer, build_conversation
+from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]
 
 
-def _read(log: Log) -> Iterator[Conversation]:
+def _read(log: LogReader) -> Iterator[Conversation]:
     if log.session is None:
         raise LogError(
-            f"{log.name} is no folder of an archive; name the folder that holds the sessions, or a session's"
+            f"{log.name} is not a folder of an archive; name the folder that holds the sessions, or a session's"
         )
     store, place = log.session
     archive = Archive(store, Redactor(), "archive")
     try:
-        yield _joined(log, archive, place)
+        yield _join_transcripts(log, archive, place)
     except ArchiveError as error:
         raise LogError(f"{log.name} cannot be read: {error}") from None
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise LogError(
-            f"{log.name} has a record that is damaged ({type(error).__name__}); compact verify tells which"
+            f"{log.name} has a record that is damaged ({type(error).__name__}); compact verify names it"
         ) from None
 
 
-def _joined(log: Log, archive: Archive, place: str) -> Conversation:
+def _join_transcripts(log: LogReader, archive: Archive, place: str) -> Conversation:
     contents = archive.contents(place)
     notes: list[str] = []
     by_position: dict[int, Any] = {}
-    folds = _line_of(archive, place, max(contents.summaries, default=0), set(contents.transcripts), notes)
+    folds = _folds_before(archive, place, max(contents.summaries, default=0), set(contents.transcripts), notes)
     model = None
-    ours: dict[int, Any] = {}
+    summaries: dict[int, Any] = {}
     for step, record in folds:
         messages = _transcript(archive, place, step, notes)
         model = record.get("model") or model
         for line, position in enumerate(record["positions"][: len(messages)]):
-            known = ours if line in record["earlier_summaries"] else by_position
+            known = summaries if line in record["earlier_summaries"] else by_position
             known.setdefault(position, messages[line])
-    if lost := {position: ours[position] for position in ours if position not in by_position}:
+    if lost := {position: summaries[position] for position in summaries if position not in by_position}:
         by_position |= lost
-        notes.append(f"Summaries of ours that stand for what is no longer in the archive: {len(lost):,}.")
+        notes.append(f"Summaries of messages that are no longer in the archive: {len(lost):,}.")
     joined = [by_position[position] for position in sorted(by_position)]
-    # The newest transcripts may be of folds that were not finished: they have no record, and maybe more messages.
+    # The newest transcripts may be of unfinished compactions: they have no record, and perhaps more messages.
     finished_steps = {step for step, _ in folds}
     for step in contents.transcripts:
         if step not in finished_steps and step > max(finished_steps, default=0):
-            joined = _continued(joined, _transcript(archive, place, step, notes))
+            joined = _append_newer(joined, _transcript(archive, place, step, notes))
     if folds:
-        notes.append(f"Joined from the transcripts of {len(folds):,} folds; the summaries were left out.")
-    notes.append(
-        "An archive holds what was there before the newest fold, without secrets; what came later is not in it."
-    )
-    return finished(log, IMPORTER.name, archive.name_of(place) or place, joined, model=model, notes=notes)
+        notes.append(f"Joined from the transcripts of {len(folds):,} compactions; the summaries were left out.")
+    notes.append("An archive has the messages before the newest compaction, without secrets; later ones are not in it.")
+    return build_conversation(log, IMPORTER.name, archive.name_of(place) or place, joined, model=model, notes=notes)
 
 
-def _line_of(
+def _folds_before(
     archive: Archive, place: str, newest: int, kept: set[int], notes: list[str]
 ) -> list[tuple[int, dict[str, Any]]]:
-    """The folds that led to the newest one, oldest first."""
-    line: list[tuple[int, dict[str, Any]]] = []
+    """The compactions that led to the newest one, oldest first."""
+    chain: list[tuple[int, dict[str, Any]]] = []
     step = newest
-    while step and step not in {known for known, _ in line}:
+    while step and step not in {known for known, _ in chain}:
         try:
             record = archive.fold(place, step)
         except ArchiveError:
             notes.append(
-                f"The record {summary_key(place, step)} is missing or damaged: what was folded before is lost."
+                f"The record {summary_key(place, step)} is missing or damaged: what was compacted before is lost."
             )
             break
         if step in kept:
-            line.insert(0, (step, record))
+            chain.insert(0, (step, record))
         step = record["base"]
-    return line
+    return chain
 
 
 def _transcript(archive: Archive, place: str, step: int, notes: list[str]) -> list[Any]:
@@ -97,8 +95,8 @@ def _transcript(archive: Archive, place: str, step: int, notes: list[str]) -> li
     return messages
 
 
-def _continued(known: list[Any], newer: list[Any]) -> list[Any]:
-    """What is known, with what stands in a newer list behind the last message of it."""
+def _append_newer(known: list[Any], newer: list[Any]) -> list[Any]:
+    """A list, extended by the messages of a newer list behind its last message."""
     if not known:
         return newer
     texts = [json.dumps(message, sort_keys=True) for message in newer]

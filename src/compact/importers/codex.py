@@ -1,28 +1,26 @@
-"""The sessions of Codex (rollout files): one JSON line per thing that happened.
+"""Sessions of Codex (rollout files): one JSON line per event.
 
-Owns: reading these lines into Responses items. Must never: give what only the screen saw, or a turn that was
+Owns: reading these lines into Responses items. Must never: include what only the screen showed, or a turn that was
 rolled back.
 
 A line is `{"timestamp", "type", "payload"}`:
 - `session_meta`: `id`, and the system prompt as `base_instructions.text` (older: `instructions`);
 - `turn_context`: the `model`, among settings;
-- `response_item`: an item as the Responses API has it: what the model was sent, and what it said;
-- `compacted`: the product compacted; `replacement_history` or `message` took the place of what stands before it;
-- `event_msg`: what the screen was told. `thread_rolled_back` takes the newest `num_turns` turns out;
+- `response_item`: an item of the Responses API: what the model was sent, and what it answered;
+- `compacted`: the product compacted; `replacement_history` or `message` replaced everything before it;
+- `event_msg`: what the screen showed. `thread_rolled_back` removes the newest `num_turns` turns;
 - others (`world_state` …), which the model does not see.
 Early versions wrote a first line with `id`, `timestamp` and `instructions`, and then bare items.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .._conversation.formats.openai_responses import RESPONSES_ITEMS
-from ._conversation import COMPACTED, Conversation, Importer, epoch, finished, left_out
-from ._log import Log
-from .plain import is_message
+from ._importer import COMPACTED, Conversation, Importer, MessageList, build_conversation, parse_time
+from ._log_reader import LogReader
+from .plain import is_message, is_responses_item
 
 __all__ = ["IMPORTER"]
 
@@ -44,22 +42,22 @@ def _recognizes(rows: Sequence[Any]) -> bool:
     return any(map(_is_wrapped, rows)) or _is_early(rows)
 
 
-def _read(log: Log) -> Iterator[Conversation]:
-    session = _Session()
+def _read(log: LogReader) -> Iterator[Conversation]:
+    session = _CodexItems()
     for _, row in log.rows():
         if isinstance(row, dict):
             session.add(row)
         else:
             session.skipped[type(row).__name__] += 1
-    if session.items:
-        notes = [*log.notes, *session.notes(), *left_out(session.skipped)]
+    if session.messages:
+        notes = [*log.notes, *session.notes(), *session.describe_skipped()]
         system = _text_item("system", session.system) if session.system else None
-        yield finished(
+        yield build_conversation(
             log,
             IMPORTER.name,
             session.id or log.name,
-            [system, *session.items] if system else session.items,
-            dialect="openai-responses",
+            [system, *session.messages] if system else session.messages,
+            message_format="openai-responses",
             tools=session.tools,
             model=session.model,
             times=[session.times[0], *session.times] if system else session.times,
@@ -67,29 +65,27 @@ def _read(log: Log) -> Iterator[Conversation]:
         )
 
 
-class _Session:
-    """A session that is being read."""
+class _CodexItems(MessageList):
+    """The items of a session while it is read."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.id = self.system = ""
         self.model: Any = None
         self.tools: list[Any] = []
-        self.items: list[Any] = []
-        self.times: list[float | None] = []
-        self.skipped: Counter[str] = Counter()
         self._compactions = self._rolled_back = 0
 
     def notes(self) -> list[str]:
-        told = []
+        notes = []
         if self._compactions:
-            told.append(COMPACTED.format(self._compactions))
+            notes.append(COMPACTED.format(self._compactions))
         if self._rolled_back:
-            told.append(f"Left out: {self._rolled_back:,} items of turns that were taken back.")
-        return told
+            notes.append(f"Left out: {self._rolled_back:,} items of turns that were taken back.")
+        return notes
 
     def add(self, row: Mapping[str, Any]) -> None:
         payload, kind = row.get("payload"), row.get("type")
-        moment = epoch(row.get("timestamp"))
+        moment = parse_time(row.get("timestamp"))
         if not isinstance(payload, dict):
             if is_message(row):
                 self._add_item(row, moment)
@@ -111,25 +107,25 @@ class _Session:
             self.skipped[str(kind)[:40]] += 1
 
     def _add_meta(self, meta: Mapping[str, Any]) -> None:
-        if self.id:  # a session that goes on from another one repeats its beginning
+        if self.id:  # a session that continues another one repeats its beginning
             return
         self.id = str(meta.get("id") or "")
         base = meta.get("base_instructions")
-        said = base.get("text") if isinstance(base, dict) else meta.get("instructions")
-        self.system = said if isinstance(said, str) else ""
+        system = base.get("text") if isinstance(base, dict) else meta.get("instructions")
+        self.system = system if isinstance(system, str) else ""
 
     def _add_item(self, item: Mapping[str, Any], moment: float | None) -> None:
         kind = item.get("type")
         made: Mapping[str, Any] | None = None
         if kind == "message" or (kind is None and "role" in item):
             made = item
-        elif kind == "agent_message":  # what another agent said to this one
+        elif kind == "agent_message":  # a message of another agent to this one
             made = {"type": "message", "role": "user", "content": item.get("content")}
         elif kind == "additional_tools" and isinstance(item.get("tools"), list):
             self.tools += item["tools"]
-        elif kind in _SUMMARIES and self.items:
+        elif kind in _SUMMARIES and self.messages:
             self._compactions += 1
-        elif isinstance(kind, str) and (kind in RESPONSES_ITEMS or kind.endswith(("_call", "_call_output"))):
+        elif is_responses_item(kind):
             made = item
             output = item.get("output")
             if isinstance(output, dict):
@@ -138,11 +134,10 @@ class _Session:
             if kind not in _SUMMARIES:
                 self.skipped[f"item {str(kind)[:40]}"] += 1
             return
-        self.items.append(made)
-        self.times.append(moment)
+        self.append(made, moment)
 
     def _add_compaction(self, payload: Mapping[str, Any], moment: float | None) -> None:
-        if self.items:
+        if self.messages:
             self._compactions += 1
             return
         history = payload.get("replacement_history")
@@ -154,17 +149,17 @@ class _Session:
             self._add_item(_text_item("assistant", payload["message"]), moment)
 
     def _roll_back(self, turns: Any) -> None:
-        """Take the newest turns out. A turn begins with what a person said, not with what was put in around it."""
-        starts = [n for n, item in enumerate(self.items) if item.get("role") == "user" and not _is_context(item)]
+        """Remove the newest turns. A turn begins with a user's message, not with the context around it."""
+        starts = [n for n, item in enumerate(self.messages) if item.get("role") == "user" and not _is_context(item)]
         if not isinstance(turns, int) or turns < 1 or not starts:
             return
         start = starts[-min(turns, len(starts))]
-        self._rolled_back += len(self.items) - start
-        del self.items[start:], self.times[start:]
+        self._rolled_back += len(self.messages) - start
+        del self.messages[start:], self.times[start:]
 
 
 def _is_context(item: Mapping[str, Any]) -> bool:
-    """Whether a user message is one of those that the product puts in front of a turn."""
+    """Whether a user message is context that the product adds to a turn."""
     content = item.get("content")
     first = content[0] if isinstance(content, list) and content else content
     text = first.get("text") if isinstance(first, dict) else first

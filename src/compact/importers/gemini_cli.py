@@ -1,28 +1,27 @@
-"""The sessions of Gemini CLI.
+"""Sessions and checkpoints of Gemini CLI.
 
-Owns: reading its records and its API's contents into chat messages. Must never: give what only the screen saw, or a
-turn that was taken back.
+Owns: reading its records and its API's contents into chat messages. Must never: include what only the screen showed,
+or a turn that was taken back.
 
 Three forms:
-- a session of today, JSON lines: first `sessionId`, `projectHash` …, then a message a line, written again under its
-  `id` whenever it grows; `{"$rewindTo": id}` takes that message and all behind it back; `{"$set": {"messages": […]}}`
+- a current session, JSON lines: first `sessionId`, `projectHash` …, then a message per line, written again under its
+  `id` whenever it grows; `{"$rewindTo": id}` removes that message and all after it; `{"$set": {"messages": […]}}`
   replaces the list where the product compressed or masked it;
-- a session of before, one JSON object with all `messages`;
+- an older session, one JSON object with all `messages`;
 - a checkpoint (`/chat save`): a list of contents with `role` `user` or `model` and `parts`, bare, under `history`, or
   under `clientHistory`.
 A message has `type` `user` or `gemini` (others are for the screen), `content` (text or parts), and a `gemini` one
-`toolCalls`, each with `id`, `name`, `args` and as `result` the parts that went back to the model.
+`toolCalls`, each with `id`, `name`, `args` and as `result` the parts that were sent back to the model.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ._conversation import COMPACTED, Conversation, Importer, epoch, finished, left_out
-from ._log import Log
+from ._importer import COMPACTED, Conversation, Importer, MessageList, build_conversation, chat_tool_call, parse_time
+from ._log_reader import LogReader
 
 __all__ = ["IMPORTER"]
 
@@ -51,27 +50,27 @@ def _recognizes(rows: Sequence[Any]) -> bool:
     return any(_is_session(row) or _is_content(row) or _contents(row) is not None for row in rows[:2])
 
 
-def _read(log: Log) -> Iterator[Conversation]:
+def _read(log: LogReader) -> Iterator[Conversation]:
     first = log.head[0][1] if log.head else None
     if _is_content(first):
-        yield from _of_contents(log, [row for _, row in log.rows()], log.name)
+        yield from _read_contents(log, [row for _, row in log.rows()], log.name)
     elif (contents := _contents(first)) is not None and len(log.head) == 1:
-        yield from _of_contents(log, contents, log.name)
+        yield from _read_contents(log, contents, log.name)
     else:
-        yield from _of_session(log)
+        yield from _read_session(log)
 
 
 # -- a session -------------------------------------------------------------------------------------------------------
 
 
-def _of_session(log: Log) -> Iterator[Conversation]:
+def _read_session(log: LogReader) -> Iterator[Conversation]:
     records: dict[str, Any] = {}
-    """By id, in the order in which they were begun."""
-    skipped: Counter[str] = Counter()
+    """By id, in the order of their first lines."""
+    chat = _GeminiMessages()
     session, taken_back, replaced = "", 0, 0
     for number, row in log.rows():
         if not isinstance(row, dict):
-            skipped[type(row).__name__] += 1
+            chat.skipped[type(row).__name__] += 1
         elif isinstance(to := row.get("$rewindTo"), str):
             gone = list(records)[list(records).index(to) :] if to in records else list(records)
             taken_back += len(gone)
@@ -80,49 +79,46 @@ def _of_session(log: Log) -> Iterator[Conversation]:
         elif isinstance(changed := row.get("$set"), dict):
             listed = changed.get("messages")
             if isinstance(listed, list) and records:
-                replaced += 1  # what was said stays as it was said
+                replaced += 1  # the originals stay
             elif isinstance(listed, list):
-                _keep(records, listed, number)
+                _add_records(records, listed, number)
         elif _is_session(row):
             session = session or str(row["sessionId"])
-            _keep(records, row.get("messages"), number)
+            _add_records(records, row.get("messages"), number)
         else:
-            _keep(records, [row], number)
+            _add_records(records, [row], number)
     notes = list(log.notes)
     if taken_back:
         notes.append(f"Left out: {taken_back:,} messages of turns that were taken back.")
     if replaced:
         notes.append(COMPACTED.format(replaced))
-    chat = _Chat(skipped)
     for record in records.values():
         chat.add_record(record)
     if chat.messages:
-        notes += left_out(skipped)
-        yield finished(
-            log, IMPORTER.name, session or log.name, chat.messages, dialect="openai-chat", model=chat.model,
+        notes += chat.describe_skipped()
+        yield build_conversation(
+            log, IMPORTER.name, session or log.name, chat.messages, message_format="openai-chat", model=chat.model,
             times=chat.times, notes=notes,
         )  # fmt: skip
 
 
-def _keep(records: dict[str, Any], listed: Any, number: int) -> None:
+def _add_records(records: dict[str, Any], listed: Any, number: int) -> None:
     for n, record in enumerate(listed if isinstance(listed, list) else ()):
         if isinstance(record, dict):
             records[str(record.get("id") or f"{number}.{n}")] = record
 
 
-class _Chat:
-    """Chat messages that are being put together."""
+class _GeminiMessages(MessageList):
+    """Chat messages while they are built."""
 
-    def __init__(self, skipped: Counter[str]) -> None:
-        self.messages: list[dict[str, Any]] = []
-        self.times: list[float | None] = []
+    def __init__(self) -> None:
+        super().__init__()
         self.model: Any = None
-        self.skipped = skipped
         self._open: list[tuple[str, str]] = []
         """Calls that wait for their results: name and id."""
 
     def add_record(self, record: Mapping[str, Any]) -> None:
-        kind, moment = record.get("type"), epoch(record.get("timestamp"))
+        kind, moment = record.get("type"), parse_time(record.get("timestamp"))
         if kind == "user":
             self.add_user(_parts(record.get("content")), moment)
             return
@@ -131,28 +127,28 @@ class _Chat:
             return
         self.model = record.get("model") or self.model
         self.skipped["thoughts"] += len(record.get("thoughts") or ())
-        given = record.get("toolCalls")
-        calls = [call for call in given if isinstance(call, dict)] if isinstance(given, list) else []
+        recorded = record.get("toolCalls")
+        calls = [call for call in recorded if isinstance(call, dict)] if isinstance(recorded, list) else []
         parts = [part for part in _parts(record.get("content")) if "functionCall" not in part or not calls]
         wanted = [{"functionCall": {name: call.get(name) for name in ("id", "name", "args")}} for call in calls]
         self.add_model([*parts, *wanted], moment)
         for call in calls:
             if call.get("result") is not None:
-                self._answer(str(call.get("id") or ""), str(call.get("name")), _result_text(call["result"]), moment)
+                self._add_result(str(call.get("id") or ""), str(call.get("name")), _result_text(call["result"]), moment)
 
     def add_user(self, parts: Sequence[Mapping[str, Any]], moment: float | None) -> None:
-        words = []
+        rest = []
         for part in parts:
             response = part.get("functionResponse")
             if isinstance(response, dict):
-                if self._waits(response):
-                    self._answer(
+                if self._is_expected(response):
+                    self._add_result(
                         str(response.get("id") or ""), str(response.get("name")), _response_text(response), moment
                     )
             else:
-                words.append(part)
-        if content := _content(words):
-            self._append({"role": "user", "content": content}, moment)
+                rest.append(part)
+        if content := _content(rest):
+            self.append({"role": "user", "content": content}, moment)
 
     def add_model(self, parts: Sequence[Mapping[str, Any]], moment: float | None) -> None:
         self.skipped["thoughts"] += sum(part.get("thought") is True for part in parts)
@@ -162,35 +158,30 @@ class _Chat:
             call = part.get("functionCall")
             if isinstance(call, dict):
                 name = str(call.get("name"))
-                named = str(call.get("id") or f"call-{len(self.messages)}-{len(calls)}")
-                self._open.append((name, named))
-                text = json.dumps(call.get("args") or {}, ensure_ascii=False)
-                calls.append({"id": named, "type": "function", "function": {"name": name, "arguments": text}})
+                call_id = str(call.get("id") or f"call-{len(self.messages)}-{len(calls)}")
+                self._open.append((name, call_id))
+                calls.append(chat_tool_call(call_id, name, call.get("args")))
         if content or calls:
-            said: dict[str, Any] = {"role": "assistant", "content": content or None}
-            self._append({**said, "tool_calls": calls} if calls else said, moment)
+            message: dict[str, Any] = {"role": "assistant", "content": content or None}
+            self.append({**message, "tool_calls": calls} if calls else message, moment)
 
-    def _waits(self, response: Mapping[str, Any]) -> bool:
-        """Whether a result is still wanted: a session records it with its call, and may repeat it."""
+    def _is_expected(self, response: Mapping[str, Any]) -> bool:
+        """Whether a result is still expected: a session records it with its call, and may repeat it."""
         return any(response.get("id") in (None, "", waiting) for _, waiting in self._open)
 
-    def _answer(self, id: str, name: str, text: str, moment: float | None) -> None:
-        """A result goes to the call of its id, and where there is none to the oldest open one of its name."""
+    def _add_result(self, id: str, name: str, text: str, moment: float | None) -> None:
+        """Add a result of the call with its id; without an id, of the oldest pending call of its name."""
         found = next((one for one in self._open if (one[1] == id if id else one[0] == name)), None)
         if found is not None:
             self._open.remove(found)
-        self._append({"role": "tool", "tool_call_id": found[1] if found else id, "content": text}, moment)
-
-    def _append(self, message: dict[str, Any], moment: float | None) -> None:
-        self.messages.append(message)
-        self.times.append(moment)
+        self.append({"role": "tool", "tool_call_id": found[1] if found else id, "content": text}, moment)
 
 
 # -- contents and parts ----------------------------------------------------------------------------------------------
 
 
-def _of_contents(log: Log, contents: Sequence[Any], id: str) -> Iterator[Conversation]:
-    chat = _Chat(Counter())
+def _read_contents(log: LogReader, contents: Sequence[Any], id: str) -> Iterator[Conversation]:
+    chat = _GeminiMessages()
     for content in contents:
         if not _is_content(content):
             chat.skipped["rows that are no contents"] += 1
@@ -199,18 +190,18 @@ def _of_contents(log: Log, contents: Sequence[Any], id: str) -> Iterator[Convers
         else:
             chat.add_model(_parts(content["parts"]), None)
     if chat.messages:
-        notes = [*log.notes, *left_out(chat.skipped)]
-        yield finished(log, IMPORTER.name, id, chat.messages, dialect="openai-chat", notes=notes)
+        notes = [*log.notes, *chat.describe_skipped()]
+        yield build_conversation(log, IMPORTER.name, id, chat.messages, message_format="openai-chat", notes=notes)
 
 
 def _parts(value: Any) -> list[dict[str, Any]]:
-    given = value if isinstance(value, list) else [value]
-    parts = [{"text": part} if isinstance(part, str) else part for part in given]
+    listed = value if isinstance(value, list) else [value]
+    parts = [{"text": part} if isinstance(part, str) else part for part in listed]
     return [part for part in parts if isinstance(part, dict)]
 
 
 def _content(parts: Sequence[Mapping[str, Any]]) -> Any:
-    """The content of a chat message: text where it is only that."""
+    """The content of a chat message: text if all parts are text."""
     made = [one for part in parts if (one := _part(part)) is not None]
     if all(one["type"] == "text" for one in made):
         return "\n".join(one["text"] for one in made)
@@ -231,7 +222,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _result_text(result: Any) -> str:
-    """What a tool gave back: its output where there is one, else all of it."""
+    """The result of a tool: its output if there is one, else all of it."""
     texts = []
     for part in _parts(result):
         response = part.get("functionResponse")

@@ -1,6 +1,7 @@
 """Exports of Langfuse: observations, of which those of type `GENERATION` are calls to a model.
 
-Owns: where an observation keeps its request, its answer and what it belongs to. Must never: read one that is no call.
+Owns: where an observation has its request, its answer and its session.
+Must never: read an observation that is not a call to a model.
 
 An observation has `type`, `traceId`, `input`, `output`, `model` (or `providedModelName`), `modelParameters` and
 `toolDefinitions` (a definition by each name); exports to a bucket write `trace_id`, `provided_model_name` and so on,
@@ -16,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ._conversation import Importer
-from ._request_pairs import Exchange, exchange_of, unpacked
+from ._importer import Importer
+from ._recorded_calls import RecordedCall, parse_json_text, read_call
 from ._trace_exports import read_traces
 
 __all__ = ["IMPORTER"]
@@ -31,10 +32,10 @@ def _is_observation(row: Any) -> bool:
 
 
 def _recognizes(rows: Sequence[Any]) -> bool:
-    return any(_is_observation(row) or any(map(_is_observation, _inside(row))) for row in rows)
+    return any(_is_observation(row) or any(map(_is_observation, _observations_in(row))) for row in rows)
 
 
-def _inside(row: Any) -> list[Any]:
+def _observations_in(row: Any) -> list[Any]:
     listed = (row.get(name) for name in ("observations", "data")) if isinstance(row, dict) else ()
     return next((found for found in listed if isinstance(found, list)), [])
 
@@ -42,7 +43,7 @@ def _inside(row: Any) -> list[Any]:
 def _calls(row: Any, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
     trace = row.get("trace") if isinstance(row, dict) and isinstance(row.get("trace"), dict) else row
     session = trace.get("sessionId") if isinstance(trace, dict) else None
-    for one in _inside(row) or [row]:
+    for one in _observations_in(row) or [row]:
         if not _is_observation(one):
             skipped["rows that are no observations"] += 1
         elif one["type"].upper() == "GENERATION":
@@ -51,32 +52,32 @@ def _calls(row: Any, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
             skipped[f"observations of type {one['type'][:40]}"] += 1
 
 
-def _exchange(one: Mapping[str, Any]) -> Exchange | None:
-    request = unpacked(one.get("input"))
+def _read_observation(one: Mapping[str, Any]) -> RecordedCall | None:
+    request = parse_json_text(one.get("input"))
     if isinstance(request, Mapping) and "role" in request:
         request = [request]
     if isinstance(request, str) and request:
         request = [{"role": "user", "content": request}]
-    found = exchange_of(request, unpacked(one.get("output")))
+    found = read_call(request, parse_json_text(one.get("output")))
     if found is None:
         return None
-    options = unpacked(one.get("modelParameters") or one.get("model_parameters"))
-    tools = unpacked(one.get("toolDefinitions") or one.get("tool_definitions"))
+    options = parse_json_text(one.get("modelParameters") or one.get("model_parameters"))
+    tools = parse_json_text(one.get("toolDefinitions") or one.get("tool_definitions"))
     names = ("sessionId", "session_id", "traceId", "trace_id")
     found.group = next((str(one[name]) for name in names if one.get(name)), "")
     models = ("model", "providedModelName", "provided_model_name")
     found.model = next((one[name] for name in models if one.get(name)), found.model)
     found.tools = found.tools or (options.get("tools") if isinstance(options, Mapping) else None)
     if not found.tools and isinstance(tools, Mapping):
-        found.tools = [_tool(name, unpacked(told)) for name, told in tools.items()]
+        found.tools = [_tool(name, parse_json_text(definition)) for name, definition in tools.items()]
     return found
 
 
-def _tool(name: str, told: Any) -> dict[str, Any]:
-    """A tool as chat has it."""
-    if isinstance(told, dict) and isinstance(told.get("function"), dict):
-        return told
-    return {"type": "function", "function": {"name": name, **(told if isinstance(told, dict) else {})}}
+def _tool(name: str, definition: Any) -> dict[str, Any]:
+    """A tool in the form of the chat API."""
+    if isinstance(definition, dict) and isinstance(definition.get("function"), dict):
+        return definition
+    return {"type": "function", "function": {"name": name, **(definition if isinstance(definition, dict) else {})}}
 
 
 IMPORTER = Importer(
@@ -86,5 +87,5 @@ IMPORTER = Importer(
     recognized="rows with a `type` such as `GENERATION` and a `traceId`; or lists of them in `observations` or `data`",
     omitted="observations that are no calls of a model; calls that are the beginning of a later one",
     recognizes=_recognizes,
-    read=partial(read_traces, format="langfuse", calls=_calls, exchange=_exchange),
+    read=partial(read_traces, format="langfuse", calls=_calls, read=_read_observation),
 )

@@ -1,6 +1,6 @@
 """Exports of LangSmith: runs, of which those of type `llm` are calls to a model.
 
-Owns: where a run keeps its request, its answer and what it belongs to. Must never: read a run that is no call.
+Owns: where a run has its request, its answer and its thread. Must never: read a run that is not a call to a model.
 
 A run has `run_type`, `inputs`, `outputs`, `trace_id`, `extra` (`metadata`, `invocation_params`), and in a tree
 `child_runs`; an answer of the API has a list of `runs`. Inputs hold `messages` (LangChain's serialized ones, in one
@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ._conversation import Importer
-from ._request_pairs import Exchange, exchange_of, unpacked
+from ._importer import Importer
+from ._recorded_calls import RecordedCall, parse_json_text, read_call
 from ._trace_exports import read_traces
 
 __all__ = ["IMPORTER"]
 
-_THREADS = ("thread_id", "session_id", "conversation_id")
+_THREAD_FIELDS = ("thread_id", "session_id", "conversation_id")
 
 
 def _is_run(row: Any) -> bool:
@@ -52,14 +52,14 @@ def _calls(row: Any, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
         waiting += reversed(children) if isinstance(children, list) else []
 
 
-def _exchange(run: Mapping[str, Any]) -> Exchange | None:
-    found = exchange_of(unpacked(run.get("inputs")), unpacked(run.get("outputs")))
+def _read_run(run: Mapping[str, Any]) -> RecordedCall | None:
+    found = read_call(parse_json_text(run.get("inputs")), parse_json_text(run.get("outputs")))
     if found is None:
         return None
-    extra = unpacked(run.get("extra"))
+    extra = parse_json_text(run.get("extra"))
     metadata = _mapping(_mapping(extra).get("metadata")) | _mapping(run.get("metadata"))
     options = _mapping(_mapping(extra).get("invocation_params"))
-    named = (metadata.get(name) for name in _THREADS)
+    named = (metadata.get(name) for name in _THREAD_FIELDS)
     found.group = next((str(name) for name in (*named, run.get("trace_id")) if name), "")
     found.model = found.model or options.get("model") or options.get("model_name") or metadata.get("ls_model_name")
     found.tools = found.tools or options.get("tools")
@@ -78,5 +78,5 @@ IMPORTER = Importer(
     recognized="rows with `run_type` and `inputs`, or with a list of them in `runs`",
     omitted="runs that are no calls of a model; calls that are the beginning of a later one",
     recognizes=_recognizes,
-    read=partial(read_traces, format="langsmith", calls=_calls, exchange=_exchange),
+    read=partial(read_traces, format="langsmith", calls=_calls, read=_read_run),
 )

@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.responses import JSONResponse
 
-from .._http.access import foreign, names_of, same
+from .._http.access import allowed_hosts, bearer_token, foreign_request_reason, secrets_equal
 from .operations import Operations
 from .responses import refusal_value
 
@@ -53,7 +53,7 @@ class Guard:
     def __init__(self, app: ASGIApp, operations: Operations, *, host: str, token: str | None = None) -> None:
         self._app = app
         self._operations = operations
-        self._names = names_of(host)
+        self._names = allowed_hosts(host)
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +81,7 @@ class Guard:
             return (400, _TWO_HOSTS), scope
         if (unsafe := _unsafe(scope, headers)) is not None:
             return unsafe, scope
-        if (wrong := foreign(headers, self._names)) is not None:
+        if (wrong := foreign_request_reason(headers, self._names)) is not None:
             return (403, wrong), scope
         if headers.get(b"upgrade", b"").lower() == b"websocket":
             return (426, _UPGRADE), scope  # the status at which Codex goes on over HTTP at once
@@ -95,8 +95,12 @@ class Guard:
                 given, path = first[1:], b"/" + rest
                 scope = {**scope, "raw_path": path, "path": unquote_to_bytes(path).decode("utf-8", "replace")}
         if scope["path"] == "/metrics" and not given:
-            given = _bearer(headers)
-        if self._token is None or scope["path"] == "/healthz" or same(given.decode("utf-8", "replace"), self._token):
+            given = bearer_token(headers)
+        if (
+            self._token is None
+            or scope["path"] == "/healthz"
+            or secrets_equal(given.decode("utf-8", "replace"), self._token)
+        ):
             return None, scope
         return (401, _NEEDED), scope
 
@@ -114,8 +118,3 @@ def _unsafe(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[int, str] | N
     if sum(len(name) + len(value) + 4 for name, value in scope["headers"]) > LONGEST_HEAD:
         return 431, _HEAD
     return None
-
-
-def _bearer(headers: Mapping[bytes, bytes]) -> bytes:
-    scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-    return given.strip() if scheme.lower() == b"bearer" else b""

@@ -26,9 +26,9 @@ from weakref import WeakValueDictionary
 
 from .._conversation.formats import FORMATS
 from .._engine.manager import CompactManager, internals_of
-from .._http.endpoints import Endpoint, window_named
+from .._http.endpoints import Endpoint, window_in_refusal
 from .._session.entries import Memory
-from ..adapters._session_gate import Gate
+from ..adapters.session_gate import Gate
 from ..errors import ArchiveError
 from .body import Body
 from .bounded import Bounded
@@ -119,10 +119,10 @@ class Conversations:
         something else than the window.
         """
         sent, reserve = refused.after if refused else weight.total, weight.reserve or 0
-        named = window_named(refusal)
+        named = window_in_refusal(refusal)
         named = named if named and named >= _SMALLEST_WINDOW else None
         # By our count the window may be smaller than its name: what was refused is above it.
-        asked = max(0, exchange.endpoint.reserved(exchange.body.fields) or 0)
+        asked = max(0, exchange.endpoint.reserved_output(exchange.body.fields) or 0)
         learned = min(named, sent + asked) if named else sent + reserve
         if refusal and learned > self._manager.config.policy.hard_cap_buffer:  # in a smaller one nothing is ever due
             await self._limits.learn(self._limit_key(exchange), learned)
@@ -132,7 +132,7 @@ class Conversations:
         limit = named * 3 // 4 - min(reserve, named // 2) if named else sent
         self._newest[session] = exchange
         smaller = partial(
-            self._gate.smaller,
+            self._gate.recover,
             session,
             exchange.body.messages,
             limit if limit < sent * 3 // 4 else None,
@@ -152,7 +152,7 @@ class Conversations:
     # -- asking the manager ------------------------------------------------------------------------------------------
 
     def _asked(self, exchange: Exchange) -> dict[str, Any]:
-        return {"tools": exchange.endpoint.weighed(exchange.body.fields), "model": exchange.model}
+        return {"tools": exchange.endpoint.counted_tools(exchange.body.fields), "model": exchange.model}
 
     async def _sent(self, exchange: Exchange, weight: Weight, session: str) -> Any:
         self._newest[session] = exchange

@@ -168,7 +168,7 @@ class Relay:
 
         # Nobody else should wait for a long one, and what is packed may be long.
         body = await asyncio.to_thread(read) if packing or len(content) > _READ_AT_ONCE else read()
-        if body is None or endpoint.is_held(body.fields):
+        if body is None or endpoint.is_on_server(body.fields):
             return None
         named = headers.get(b"x-compact-session", b"").decode("latin-1").strip()
         if len(named) > _LONGEST_NAME:

@@ -15,7 +15,6 @@ import os
 import re
 import socket
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -25,6 +24,7 @@ import uvicorn
 from .._engine.manager import CompactManager
 from .._http.access import check_address
 from .._http.listening import address_of, listen
+from .._http.serving import Server
 from ..config import CompactConfig
 from ..errors import ConfigError
 from .access import LONGEST_HEAD, Guard
@@ -123,44 +123,30 @@ def running(
     log_level: str = "error",
 ) -> Iterator[str]:
     """A proxy in a thread of this process, and its address; it ends with the block, as after a signal."""
-    ready, failures = threading.Event(), list[BaseException]()
-    with _server(config, Operations(level=log_level), token, manager) as (server, listening):
-
-        def run() -> None:
-            try:
-                server.run(sockets=[listening])
-            except BaseException as error:  # told to whoever waits for the start
-                failures.append(error)
-            ready.set()
-
-        server.ready = ready.set
-        thread = threading.Thread(target=run, name="compact-proxy", daemon=True)
-        thread.start()
-        try:
-            ready.wait()
-            if failures:
-                raise failures[0]
-            yield address_of(listening)
-        finally:
-            server.end()
-            thread.join(config.proxy.drain + 10)
+    with (
+        _server(config, Operations(level=log_level), token, manager) as (server, listening),
+        server.in_thread(listening, "compact-proxy", config.proxy.drain + 10) as address,
+    ):
+        yield address
 
 
-class _Server(uvicorn.Server):
+class _Server(Server):
     """A server that starts and ends the application with it: what hinders the start is then told as what it is."""
 
     def __init__(self, config: uvicorn.Config, proxy: Proxy, operations: Operations) -> None:
         super().__init__(config)
         self._proxy = proxy
         self._operations = operations
-        self.ready: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start."""
         await self._proxy.startup()
         await super().startup(sockets)
+
+    def report_started(self) -> None:
+        """Log the start."""
         self._operations.say("info", "started")
-        self.ready()
+        super().report_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let nobody in, wait for what runs, and close."""
@@ -172,7 +158,7 @@ class _Server(uvicorn.Server):
     def end(self) -> None:
         """Begin to end."""
         self._operations.draining = True
-        self.should_exit = True
+        super().end()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal; not noted as caught, because the server would raise it again when all is done."""

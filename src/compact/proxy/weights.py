@@ -76,7 +76,7 @@ class Scales:
         policy = self._config.policy
         window = self._config.max_context_tokens or window_of(model)
         window = min(window, limit) if limit else window
-        reserve = self._reserve(endpoint.reserved(body.fields), window)
+        reserve = self._reserve(endpoint.reserved_output(body.fields), window)
         lines = limits_for(policy, window, reserve_output=reserve)
         line = min(lines.trigger, lines.prepare or lines.trigger)
         reader = self._reader(endpoint, model)
@@ -159,7 +159,7 @@ class Scales:
         weight = self._weights.get(mark)
         if weight is None:
             size = sum(end - start for start, end in beside)
-            tools = endpoint.weighed(body.fields)
+            tools = endpoint.counted_tools(body.fields)
             tokens = await _done(lambda: tools_tokens(tools, reader.tally, model), size > _COUNTED_AT_ONCE)
             weight = self._weights.keep(mark, tokens)
         return weight

@@ -1,27 +1,28 @@
-"""The viewer: a page on loopback that shows what was folded, when, why, at what price, and where the original is.
+"""The viewer: a local page that shows each compaction: when, why, at what cost, and where the originals are.
 
-Owns: the way in. `serve` is behind `compact view`; `running` is a viewer in a thread, for tests and notebooks.
-Must never: be imported by the rest of the library, write to an archive, or fetch anything from outside.
+Owns: the entry points. `serve` is `compact view`; `running` is a viewer in a thread, for tests and notebooks.
+Must never: be imported by anything but the command line, write to an archive, or fetch anything from outside.
 
-    POST /ingest ─▶ _ingest ─┐
-    archive, JSONL ─▶ _source ┴▶ _spans (SQLite) ─▶ rows ───────────────▶ _app (SSE, JSON) ─▶ _guard ─▶ static/
-                                       └─▶ _timeline ─┐                     ▲
-    archive ─▶ _shelf ─▶ _folds, _export ─────────────┴─▶ _answers ─────────┘
+    POST /ingest ─▶ ingest ───────┐
+    archive, JSONL ─▶ span_reader ┴▶ span_table (SQLite) ─▶ rows ─────────▶ app (SSE, JSON) ─▶ access ─▶ static/
+                                            └─▶ timeline ─┐                  ▲
+    archive ─▶ archive_reader ─▶ fold_document, export ───┴─▶ queries ───────┘
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .._http.listening import address_of
 from ..config import CompactConfig
 from ..errors import MissingExtra
 
 __all__ = ["PORT", "running", "serve"]
 
 PORT = 5175
-"""Where Ariadne listens, so that one `tracing.ariadne_url` reaches either."""
+"""The port of Ariadne, so that one `tracing.ariadne_url` reaches either."""
 
 
 def serve(
@@ -34,16 +35,20 @@ def serve(
     db: Path | None = None,
     started: Callable[[str, str], None] = lambda address, shown: None,
 ) -> None:
-    """Show an archive, a JSONL file of events, and what is sent to it, until Ctrl-C.
+    """Show an archive or a JSONL file of events, and the events that are sent to it, until Ctrl-C.
 
-    `started` is told the address and the name of what is shown.
+    `started` is called with the address and the name of what is shown.
     """
     _need_extra()
-    from .serve import serve
+    from .server import open_server
 
-    serve(config, source, host=host, port=port, token=token, db=db, started=started)
+    with open_server(config, source, host, port, token, db) as (server, listening, shown), suppress(KeyboardInterrupt):
+        # Not earlier: until the server handles signals, Python may lose one.
+        server.ready = lambda: started(address_of(listening, named=True), shown)
+        server.run(sockets=[listening])
 
 
+@contextmanager
 def running(
     config: CompactConfig,
     source: Path | None = None,
@@ -52,12 +57,16 @@ def running(
     port: int = 0,
     token: str | None = None,
     db: Path | None = None,
-) -> AbstractContextManager[str]:
+) -> Iterator[str]:
     """A viewer in a thread of this process: `with running(config) as address: …`. It ends with the block."""
     _need_extra()
-    from .serve import running
+    from .server import open_server
 
-    return running(config, source, host=host, port=port, token=token, db=db)
+    with (
+        open_server(config, source, host, port, token, db) as (server, listening, _),
+        server.in_thread(listening, "compact-view", 10) as address,
+    ):
+        yield address
 
 
 def _need_extra() -> None:

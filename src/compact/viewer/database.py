@@ -1,9 +1,9 @@
-"""The viewer's database: its tables, and how a file becomes one.
+"""The viewer's database: its schema, and opening or creating its file.
 
-Owns: the schema, and opening a file privately and alone. Must never: alter a file that somebody else made, or leave one
-locked that it does not use.
+Owns: the schema, and opening a file with private permissions and an exclusive lock.
+Must never: alter a file that another program made, or leave a file locked that it does not use.
 
-The file is derived from archives and from what was sent, so one of ours that is damaged or old is made anew.
+The content is derived from archives and received events, so a damaged or old database is deleted and created again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .._archive.viewer_database import VIEWER_DATABASE
 
-__all__ = ["in_memory", "is_damaged", "opened", "renewed"]
+__all__ = ["is_damaged", "open_database", "open_in_memory", "recreate_database"]
 
 _VERSION = 2
 _TABLES = {"spans", "sessions", "files"}
@@ -59,13 +59,13 @@ END;
 """
 
 
-def in_memory() -> sqlite3.Connection:
+def open_in_memory() -> sqlite3.Connection:
     """A database that ends with the process."""
-    return _prepared(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+    return _prepare(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
 
 
-def opened(path: Path) -> sqlite3.Connection:
-    """The file, private and held by us alone; made if need be. One that is no database of ours is left as it is."""
+def open_database(path: Path) -> sqlite3.Connection:
+    """The file, private and exclusively locked, created if needed. A foreign database raises and stays as it is."""
     for folder in reversed(path.absolute().parents):
         if not folder.exists():
             folder.mkdir(mode=0o700)
@@ -73,47 +73,47 @@ def opened(path: Path) -> sqlite3.Connection:
         raise OSError("a symbolic link leads to it")
     if path.exists() and path.stat().st_size and _version(path) < _VERSION:
         _remove(path)
-    if path.parent.name == VIEWER_DATABASE.parent.name:  # nobody wants it in a repository
-        _make(path.parent / ".gitignore", b"*\n")
-    _make(path)  # SQLite would make it readable for others; what it puts beside it takes the mode of this one
+    if path.parent.name == VIEWER_DATABASE.parent.name:  # it does not belong into a repository
+        _create(path.parent / ".gitignore", b"*\n")
+    _create(path)  # SQLite would make it readable for others; its companion files take the mode of this one
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.2)
     try:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("BEGIN EXCLUSIVE")
         db.execute("COMMIT")
-        return _prepared(db)
+        return _prepare(db)
     except BaseException:
         db.close()
         raise
 
 
-def renewed(path: Path) -> sqlite3.Connection:
-    """A new file in the place of a damaged one; only where nobody but us puts one."""
+def recreate_database(path: Path) -> sqlite3.Connection:
+    """A new file in place of a damaged one; only at the viewer's default path."""
     if path.parts[-2:] != VIEWER_DATABASE.parts or path.is_symlink() or path.parent.is_symlink():
         raise OSError("it is damaged")
     _remove(path)
-    return opened(path)
+    return open_database(path)
 
 
 def is_damaged(error: Exception) -> bool:
-    """Whether an error says that the file is none that SQLite can read."""
+    """Whether an error means that SQLite cannot read the file."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _version(path: Path) -> int:
-    """The version of a database of ours, 0 for one without tables; read without altering anything."""
+    """The schema version of a viewer database, read without changing the file."""
     uri = f"{path.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=0.2)) as db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables and version == 0:
-        return _VERSION  # nothing is in it: as good as new
+        return _VERSION  # it is empty
     if tables != _TABLES:
-        raise sqlite3.DatabaseError(f"it is somebody else's (tables of its own: {len(tables):,})")
+        raise sqlite3.DatabaseError(f"another program made it ({len(tables):,} other tables)")
     if not 0 < version <= _VERSION:
-        raise sqlite3.DatabaseError(f"it is of version {version}, and this one reads up to {_VERSION}")
+        raise sqlite3.DatabaseError(f"it has version {version}, and this viewer reads up to {_VERSION}")
     return int(version)
 
 
@@ -122,7 +122,7 @@ def _remove(path: Path) -> None:
         path.with_name(name).unlink(missing_ok=True)
 
 
-def _make(path: Path, data: bytes = b"") -> None:
+def _create(path: Path, data: bytes = b"") -> None:
     with suppress(FileExistsError):
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
@@ -131,8 +131,8 @@ def _make(path: Path, data: bytes = b"") -> None:
             os.close(file)
 
 
-def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
+def _prepare(db: sqlite3.Connection) -> sqlite3.Connection:
     db.execute("PRAGMA synchronous = NORMAL")
-    db.execute("PRAGMA secure_delete = ON")  # also a span that grew leaves nothing of itself behind
+    db.execute("PRAGMA secure_delete = ON")  # a span that is replaced leaves nothing behind
     db.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
     return db

@@ -1,9 +1,10 @@
-"""One fold as one HTML file, to attach to a bug report: it opens from disk and asks no network for anything.
+"""One compaction as one HTML file, for example for a bug report: it opens from disk and needs no network.
 
-Owns: `exported`, and `static_text`, the page's own files. Must never: let a text of the session be anything but data.
+Owns: `export_html`, and `read_static`, which reads the page's files.
+Must never: put text of the session into the file as anything but data.
 
-The page's modules cannot be loaded from a disk, so those that draw a fold are written into the file as one script.
-Script and style are named by their hashes in the file's own content security policy, which allows nothing else.
+Browsers do not load modules from disk, so those that draw a compaction are written into the file as one script. The
+file's content security policy allows this script and style by their hashes, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from ..errors import CompactError
 
-__all__ = ["STATIC", "exported", "file_name", "static_text"]
+__all__ = ["STATIC", "export_file_name", "export_html", "read_static"]
 
 STATIC = Path(__file__).with_name("static")
 _MODULES = ("dom.js", "fold.js", "export.js")
@@ -45,30 +46,30 @@ _PAGE = """<!doctype html>
 """
 
 
-def exported(fold: Mapping[str, Any], messages: Mapping[str, Any], made: Mapping[str, Any]) -> str:
-    """The file: a fold document with the messages by line and those that the fold made by number."""
-    style, script = static_text("app.css"), _script()
+def export_html(fold: Mapping[str, Any], messages: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """The file: the document of a compaction, its messages by line, and the messages it made by number."""
+    style, script = read_static("app.css"), _script()
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return _PAGE.format(
         policy=escape(policy),
-        title=escape(f"Fold {fold['step']} of session {fold['session']}".encode("utf-8", "replace").decode()),
+        title=escape(f"Compaction {fold['step']} of session {fold['session']}".encode("utf-8", "replace").decode()),
         style=style,
         script=script,
         data=_data({"fold": fold, "messages": messages, "made": made}),
     )
 
 
-def file_name(session: str, step: int) -> str:
-    """What the file is called: nothing in it that means something to a disk or to a header."""
+def export_file_name(session: str, step: int) -> str:
+    """The name of the file, without characters that have a meaning in paths or headers."""
     return f"compact-{re.sub('[^A-Za-z0-9_-]+', '-', session)[:60].strip('-') or 'session'}-fold-{step}.html"
 
 
 @cache
-def static_text(name: str) -> str:
-    """One of the page's own files."""
+def read_static(name: str) -> str:
+    """A file of the page."""
     try:
         return (STATIC / name).read_text("utf-8")
     except OSError as error:
@@ -79,10 +80,12 @@ def static_text(name: str) -> str:
 
 @cache
 def _script() -> str:
-    """The modules that draw a fold, as one script."""
-    text = "\n".join(_EXPORT.sub("", _IMPORT.sub("", static_text(name))) for name in _MODULES)
+    """The modules that draw a compaction, as one script."""
+    text = "\n".join(_EXPORT.sub("", _IMPORT.sub("", read_static(name))) for name in _MODULES)
     if "</script" in text.lower() or "<!--" in text:
-        raise CompactError("The page's script cannot stand inside a file: it holds </script or <!--. Escape it there.")
+        raise CompactError(
+            "The page's script cannot be embedded: it contains </script or <!--. Escape it in the source."
+        )
     return text
 
 
@@ -91,5 +94,5 @@ def _hash(text: str) -> str:
 
 
 def _data(value: Any) -> str:
-    """JSON that ends no script, whatever it holds; it is ASCII, so there are no odd line ends either."""
+    """JSON that cannot end a script element; it is ASCII, so it has no unusual line ends either."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,10 +1,10 @@
-"""What `/ingest` takes and what it answers: the contract of Ariadne's viewer, so that one address serves either.
+"""Parsing and validating the body of `POST /ingest`, which follows the contract of Ariadne's viewer.
 
-Owns: `accept`: from a body to events, or a `Refused` with its status and answer.
-Must never: store, do I/O, or put what an event holds into an answer.
+Owns: `parse_body`: from a body to events, or an `IngestError` with its status and answer.
+Must never: store, do I/O, or put the content of an event into an answer.
 
-- A body is one event, or `{"batch": [event, …]}`. One bad event refuses the whole batch, as Ariadne does.
-- Keys that nobody knows are dropped, long strings are cut with a mark, and null is no value for any field.
+- A body is one event, or `{"batch": [event, …]}`. One invalid event refuses the whole batch, as in Ariadne.
+- Unknown keys are dropped, long strings are cut with a mark, and null is not valid for any field.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-__all__ = ["LIMIT", "Refused", "accept", "seconds_of", "too_large"]
+__all__ = ["LIMIT", "IngestError", "body_too_large", "parse_body", "parse_timestamp"]
 
 LIMIT = 262_144
 """Bytes of a body."""
 _LONGEST_NAME = 1_024
 _LONGEST_VALUE = 100 * 1_024
 _CUT = "... [truncated]"
-_DETAILS = 20
-"""Problems that an answer names."""
-_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
+_MAX_DETAILS = 20
+"""Problems listed in an answer."""
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z")
 
 
-class Refused(Exception):
-    """A body that is not taken: the status of the answer, and the answer."""
+class IngestError(Exception):
+    """A body that is refused: the status and the JSON of the answer."""
 
     def __init__(self, status: int, error: str, **more: Any) -> None:
         super().__init__(error)
@@ -37,31 +37,31 @@ class Refused(Exception):
         self.answer = {"error": error, **more}
 
 
-def too_large(size: int) -> Refused:
-    """The refusal of a body over the limit."""
-    return Refused(
+def body_too_large(size: int) -> IngestError:
+    """The error for a body over the limit."""
+    return IngestError(
         413,
         "Payload too large",
-        message=f"The body has {size:,} bytes or more, and at most {LIMIT:,} are taken. Send it as several batches.",
+        message=f"The body has {size:,} bytes or more, and at most {LIMIT:,} are accepted. Send it as several batches.",
     )
 
 
-def accept(body: bytes) -> list[dict[str, Any]]:
-    """The events of a body, each with the fields of the contract alone; `Refused` when any of them is wrong."""
+def parse_body(body: bytes) -> list[dict[str, Any]]:
+    """The events of a body, each with the fields of the contract only; `IngestError` when any of them is invalid."""
     if len(body) > LIMIT:
-        raise too_large(len(body))
+        raise body_too_large(len(body))
     try:
-        value = json.loads(body.decode("utf-8", "replace"), parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(body.decode("utf-8", "replace"), parse_constant=_refuse_constant, parse_float=_parse_float)
         return list(_events(value))
     except (ValueError, RecursionError) as error:
-        why = "it is nested too deep" if isinstance(error, RecursionError) else "it is no JSON"
-        raise Refused(
+        why = "it is nested too deep" if isinstance(error, RecursionError) else "it is not JSON"
+        raise IngestError(
             500, "Internal server error", message=f"The body of {len(body):,} bytes cannot be read: {why}."
         ) from None
 
 
-def seconds_of(stamp: Any) -> float | None:
-    """A stamp of the contract in seconds since the epoch; None for none."""
+def parse_timestamp(stamp: Any) -> float | None:
+    """A timestamp of the contract in seconds since the epoch; None without one."""
     return datetime.fromisoformat(stamp).timestamp() if stamp else None
 
 
@@ -72,23 +72,23 @@ def _events(value: Any) -> Iterator[dict[str, Any]]:
     else:
         events, places = [value], [[]]
     problems: list[dict[str, Any]] = []
-    taken: list[dict[str, Any]] = []
+    accepted: list[dict[str, Any]] = []
     for event, place in zip(events, places, strict=True):
-        fields, wrong = _read(event)
-        taken.append(fields)
+        fields, wrong = _read_event(event)
+        accepted.append(fields)
         problems += [{"path": [*place, name] if name else place, "message": message} for name, message in wrong]
     if problems:
-        raise Refused(400, "Validation failed", details=problems[:_DETAILS])
-    yield from taken
+        raise IngestError(400, "Validation failed", details=problems[:_MAX_DETAILS])
+    yield from accepted
 
 
-def _read(event: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The known fields of an event, cut where they are long, and what is wrong with it."""
+def _read_event(event: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The known fields of an event, long ones cut, and its problems as field and message."""
     kind = event.get("type") if isinstance(event, dict) else None
     fields = _FIELDS.get(kind) if isinstance(kind, str) else None
     if fields is None:
         return {}, [("type", 'must be an object with "type": "trace" or "span"')]
-    taken: dict[str, Any] = {"type": kind}
+    known: dict[str, Any] = {"type": kind}
     wrong: list[tuple[str, str]] = []
     for name, (needed, check) in fields.items():
         if name not in event:
@@ -99,13 +99,13 @@ def _read(event: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         if (problem := check(value)) is not None:
             wrong.append((name, problem))
         else:
-            taken[name] = value
+            known[name] = value
     if not wrong:
-        taken = _cut(taken)
-        started, ended = taken.get("started_at"), taken.get("ended_at")
+        known = _cut_strings(known)
+        started, ended = known.get("started_at"), known.get("ended_at")
         if started and ended and datetime.fromisoformat(ended) < datetime.fromisoformat(started):
             wrong.append(("", "ended_at must be >= started_at"))
-    return taken, wrong
+    return known, wrong
 
 
 def _text(value: Any) -> str | None:
@@ -117,7 +117,7 @@ def _id(value: Any) -> str | None:
 
 
 def _stamp(value: Any) -> str | None:
-    if isinstance(value, str) and _STAMP.fullmatch(value):
+    if isinstance(value, str) and _TIMESTAMP.fullmatch(value):
         try:
             datetime.fromisoformat(value)
             return None
@@ -158,11 +158,11 @@ _FIELDS: Mapping[str, Mapping[str, tuple[bool, _Check]]] = {
         "data": (False, _object),
     },
 }
-"""For each type of event its fields: whether they must be there, and what is wrong with a value."""
+"""The fields of each type of event: whether it is required, and a check that returns the problem of a value."""
 
 
-def _cut(event: dict[str, Any]) -> dict[str, Any]:
-    """The event with long strings cut; arrays are left alone, as Ariadne leaves them."""
+def _cut_strings(event: dict[str, Any]) -> dict[str, Any]:
+    """The event with long strings cut; arrays are not changed, as in Ariadne."""
     if len(event.get("name", "")) > _LONGEST_NAME:
         event["name"] = event["name"][:_LONGEST_NAME] + _CUT
     if "data" in event:
@@ -180,11 +180,11 @@ def _cut_values(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
-def _finite(text: str) -> float | None:
-    """A number; None where it is too large for one, as JavaScript writes it."""
+def _parse_float(text: str) -> float | None:
+    """A number; None where it overflows, as JavaScript writes it."""
     number = float(text)
     return number if math.isfinite(number) else None

@@ -1,17 +1,15 @@
-"""The spans that were seen, in SQLite.
+"""The table of spans, in SQLite.
 
-Owns: `Spans`: adding, listing, following, and forgetting the oldest. Must never: know where spans come from, or be the
-only place where something is kept: the file may be deleted at any time.
+Owns: `SpanTable`: adding, listing, following, and deleting the oldest.
+Must never: know where spans come from, or hold anything that exists nowhere else: the file may be deleted any time.
 
 Rules:
-- A span that comes again with another content takes the place of the old one under a new id; the same content changes
-  nothing. So whoever has seen id N has seen everything once it has read all above N.
-- Ids never go back, not even with a new database: they start at the microseconds of the clock.
-- One connection behind a lock; it holds the file alone. Whoever finds it held works in memory.
-- A file that is not there is made when there is something to keep.
-- What is forgotten is gone from the file and from its log when `forget` returns.
-
-One idea, so one file: one table, and the statements that touch it.
+- A span that comes again with other content replaces the old one under a new id; the same content changes nothing.
+  So a client that has read up to id N needs only the rows above N.
+- Ids never decrease, not even with a new database: they start at the clock's microseconds.
+- One connection behind a lock has the file exclusively. A second process keeps its spans in memory.
+- A missing file is created with the first span.
+- Forgotten sessions are gone from the file and from its write-ahead log when `forget` returns.
 """
 
 from __future__ import annotations
@@ -28,20 +26,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .database import in_memory, is_damaged, opened, renewed
-from .ingest import seconds_of
-from .span_digest import brief_of
+from .database import is_damaged, open_database, open_in_memory, recreate_database
+from .ingest import parse_timestamp
+from .span_brief import brief_of
 
-__all__ = ["NEWEST", "TAIL", "Noted", "Spans", "whole_text"]
+__all__ = ["MAX_SPANS", "TAIL", "FileProgress", "SpanTable", "replace_surrogates"]
 
 T = TypeVar("T")
 
-NEWEST = 1_000_000
-"""Spans kept; the oldest give way."""
-_AT_ONCE = 2_000
-"""Spans written in one transaction, so that nobody waits for long."""
+MAX_SPANS = 1_000_000
+"""Spans that are stored; the oldest are deleted."""
+_BATCH = 2_000
+"""Spans written in one transaction, so that the lock is never held for long."""
 TAIL = 256
-"""Bytes by whose hash a file is known again."""
+"""Bytes whose hash identifies a file that was read."""
 _ADD = """
 INSERT INTO spans VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session, span_id) DO UPDATE SET id = excluded.id, parent_id = excluded.parent_id, kind = excluded.kind,
@@ -49,18 +47,18 @@ ON CONFLICT (session, span_id) DO UPDATE SET id = excluded.id, parent_id = exclu
     brief = excluded.brief, step = excluded.step, grade = excluded.grade, mark = excluded.mark, whole = excluded.whole
 WHERE whole <> excluded.whole
 """
-_LIGHT = "id, session, span_id, parent_id, kind, name, started, ended, status, brief, step"
-_SESSION = ("session", "spans", "folds", "saved", "errors", "warnings", "first", "last", "tokens", "window")
+_ROW_COLUMNS = "id, session, span_id, parent_id, kind, name, started, ended, status, brief, step"
+_SESSION_COLUMNS = ("session", "spans", "folds", "saved", "errors", "warnings", "first", "last", "tokens", "window")
 
 
-def whole_text(text: str) -> str:
-    """The text as a database and an address take it: half a pair of surrogates is no character."""
+def replace_surrogates(text: str) -> str:
+    """The text with lone surrogates replaced, as a database and a URL need it."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """How a file looked when it was read: whose it was, its stamp, how many bytes, and a hash of the last of them."""
+class FileProgress:
+    """How far a file was read: its session, its stamp, the number of bytes, and a hash of the last of them."""
 
     session: str
     stamp: str
@@ -68,67 +66,69 @@ class Noted:
     tail: str
 
     @classmethod
-    def of(cls, session: str, stamp: str, data: bytes, read: int) -> Noted:
-        """The note of a file that was read so far, by the data before that place, or the end of it."""
-        return cls(whole_text(session), stamp, read, _hash(data[-TAIL:]))
+    def of(cls, session: str, stamp: str, data: bytes, read: int) -> FileProgress:
+        """The progress after `read` bytes; `data` are the bytes before that place, or their end."""
+        return cls(replace_surrogates(session), stamp, read, _hash(data[-TAIL:]))
 
-    def begins(self, data: bytes) -> bool:
-        """Whether a file is still the one that was read, perhaps with more at its end."""
-        return len(data) >= self.read and self.ends(data[max(0, self.read - TAIL) : self.read])
+    def is_start_of(self, data: bytes) -> bool:
+        """Whether a file is still the one that was read, possibly with more at its end."""
+        return len(data) >= self.read and self.matches_tail(data[max(0, self.read - TAIL) : self.read])
 
-    def ends(self, data: bytes) -> bool:
-        """Whether this is what was read last."""
+    def matches_tail(self, data: bytes) -> bool:
+        """Whether these are the last bytes that were read."""
         return _hash(data) == self.tail
 
 
-class Spans:
-    """Spans by session. Safe to share between threads; every method may block for a moment."""
+class SpanTable:
+    """Spans by session. Safe to share between threads; every method may block briefly."""
 
-    def __init__(self, path: Path | None = None, *, newest: int = NEWEST) -> None:
+    def __init__(self, path: Path | None = None, *, limit: int = MAX_SPANS) -> None:
         self._lock = threading.Lock()
-        self._newest = newest
+        self._limit = limit
         self._path = path
-        self._later = path is not None and not path.exists() and not path.is_symlink()
-        self._odd: str | None = None
-        self._failing: str | None = None
-        self._db = in_memory() if path is None or self._later else self._opened(path)
-        self._id = int(time.time() * 1e6)
+        self._create_on_write = path is not None and not path.exists() and not path.is_symlink()
+        self._file_problem: str | None = None
+        self._write_problem: str | None = None
+        self._db = open_in_memory() if path is None or self._create_on_write else self._open(path)
+        self._last_id = int(time.time() * 1e6)
         self._count = 0
-        self._with(self._start)
+        self._with(self._load_counters)
 
     @property
     def complaint(self) -> str | None:
-        """Why spans are kept in memory only, or not at all, if they should be."""
-        return " ".join(filter(None, (self._odd, self._failing))) or None
+        """Why spans are kept in memory only, or not at all; None when the file works."""
+        return " ".join(filter(None, (self._file_problem, self._write_problem))) or None
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def add(self, spans: Iterable[Mapping[str, Any]]) -> bool:
-        """Take spans as `/ingest` has them; whether any of them was news. Of one id in a batch the last one counts."""
-        news = False
+        """Add spans in the form of `/ingest`, and return whether any was new. Of one id in a batch the last counts."""
+        changed = False
         waiting = iter(spans)
-        while batch := list(islice(waiting, _AT_ONCE)):
-            latest = {(whole_text(span["trace_id"]), whole_text(span["span_id"])): span for span in batch}
+        while batch := list(islice(waiting, _BATCH)):
+            latest = {
+                (replace_surrogates(span["trace_id"]), replace_surrogates(span["span_id"])): span for span in batch
+            }
             rows = [_row(session, span_id, span) for (session, span_id), span in latest.items()]
 
             def write(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]] = rows) -> bool:
                 before = db.total_changes
-                first, self._id = self._id + 1, self._id + len(rows)
+                first, self._last_id = self._last_id + 1, self._last_id + len(rows)
                 db.executemany(_ADD, ((number, *row) for number, row in enumerate(rows, first)))
-                changed = db.total_changes > before
-                self._make_room(db)
-                return changed
+                any_new = db.total_changes > before
+                self._delete_oldest(db)
+                return any_new
 
-            news = self._with(write, writes=True) or news
-        return news
+            changed = self._with(write, writes=True) or changed
+        return changed
 
-    def remember(self, name: str, noted: Noted) -> None:
-        """Note how a file looked when it was read."""
-        values = name, noted.session, noted.stamp, noted.read, noted.tail
+    def remember(self, name: str, progress: FileProgress) -> None:
+        """Store how far a file was read."""
+        values = name, progress.session, progress.stamp, progress.read, progress.tail
         self._with(lambda db: db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", values), writes=True)
 
     def forget(self, *sessions: str) -> None:
-        """Drop all that is known of some sessions, for good."""
+        """Delete some sessions for good."""
 
         def write(db: sqlite3.Connection) -> None:
             for session in sessions:
@@ -139,7 +139,7 @@ class Spans:
         self._with(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._db.close()
 
@@ -150,14 +150,14 @@ class Spans:
 
     @property
     def last(self) -> int:
-        """The newest id given out."""
-        return self._id
+        """The newest id."""
+        return self._last_id
 
     def rows(self, after: int, limit: int, session: str | None = None) -> list[dict[str, Any]]:
-        """Light rows with ids above one, ascending: of one session or of all."""
+        """Rows with ids above `after`, ascending, without payloads: of one session or of all."""
         where, values = ("", ()) if session is None else ("session = ? AND ", (session,))
-        sql = f"SELECT {_LIGHT} FROM spans WHERE {where}id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
-        return [_light(row) for row in self._read(sql, (*values, after, limit))]
+        sql = f"SELECT {_ROW_COLUMNS} FROM spans WHERE {where}id > ? ORDER BY id LIMIT ?"  # noqa: S608 - constants
+        return [_light_row(row) for row in self._read(sql, (*values, after, limit))]
 
     def span(self, session: str, span_id: str) -> dict[str, Any] | None:
         """One span as it was ingested, with its id."""
@@ -167,100 +167,100 @@ class Spans:
         return None
 
     def fold(self, session: str, step: int) -> tuple[float, dict[str, Any]] | None:
-        """How long the call took that made a fold, and its span; None when no event told of it."""
+        """The duration and the span of the call that made a compaction; None when no event of it was read."""
         sql = (
             "SELECT started, ended, whole FROM spans "
-            "WHERE session = ? AND step = ? AND name = ? AND name GLOB 'fold *'"  # the last for the index
+            "WHERE session = ? AND step = ? AND name = ? AND name GLOB 'fold *'"  # the last condition selects the index
         )
         for started, ended, whole in self._read(sql, (session, step, f"fold {step}")):
             return (ended or 0) - (started or 0), json.loads(whole)
         return None
 
     def marks(self, session: str) -> list[tuple[float, dict[str, Any]]]:
-        """What the timeline needs, in order of time."""
+        """The marks for the timeline, by time."""
         sql = "SELECT ended, mark FROM spans WHERE session = ? AND mark IS NOT NULL ORDER BY ended, id"
         rows = [row for row in self._read(sql, (session,)) if row[0] is not None]
         marks: list[Any] = []
-        for start in range(0, len(rows), _AT_ONCE):  # many in one go take a third of the time
-            marks += json.loads(f"[{','.join(mark for _, mark in rows[start : start + _AT_ONCE])}]")
+        for start in range(0, len(rows), _BATCH):  # parsing many at once takes a third of the time
+            marks += json.loads(f"[{','.join(mark for _, mark in rows[start : start + _BATCH])}]")
         return [(ended, mark) for (ended, _), mark in zip(rows, marks, strict=True)]
 
     def sessions(self) -> list[dict[str, Any]]:
-        """Every session with its sums, the newest first. `folds` and `saved` count all folds made, undone or not."""
-        rows = self._read(f"SELECT {', '.join(_SESSION)} FROM sessions ORDER BY last DESC, session", ())  # noqa: S608
-        return [dict(zip(_SESSION, row, strict=True)) for row in rows]
+        """Every session with its totals, the newest first. `folds` and `saved` also count undone compactions."""
+        rows = self._read(f"SELECT {', '.join(_SESSION_COLUMNS)} FROM sessions ORDER BY last DESC, session", ())  # noqa: S608
+        return [dict(zip(_SESSION_COLUMNS, row, strict=True)) for row in rows]
 
-    def files(self) -> dict[str, Noted]:
-        """The files that were read, and how they looked."""
-        return {name: Noted(*noted) for name, *noted in self._read("SELECT * FROM files", ())}
+    def files(self) -> dict[str, FileProgress]:
+        """The files that were read, and how far."""
+        return {name: FileProgress(*progress) for name, *progress in self._read("SELECT * FROM files", ())}
 
-    # -- the parts ---------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
-    def _opened(self, path: Path, how: Callable[[Path], sqlite3.Connection] = opened) -> sqlite3.Connection:
+    def _open(self, path: Path, how: Callable[[Path], sqlite3.Connection] = open_database) -> sqlite3.Connection:
         try:
             db = how(path)
-            if how is renewed:
-                self._odd = f"{path.name} was damaged and made anew: of what was seen, only what is archived came back."
+            if how is recreate_database:
+                self._file_problem = f"{path.name} was damaged and created again: only archived events are still there."
             return db
         except (OSError, sqlite3.Error) as error:
-            if how is opened and is_damaged(error):
-                return self._opened(path, renewed)
-            self._odd = (
+            if how is open_database and is_damaged(error):
+                return self._open(path, recreate_database)
+            self._file_problem = (
                 f"spans are kept in memory only: {path.name} cannot be used ({error}). End the viewer that has it "
                 "open, or name another file with --db."
             )
-        return in_memory()
+        return open_in_memory()
 
     def _read(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return self._with(lambda db: db.execute(sql, values).fetchall())
 
     def _with(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
-        """Do something with the database. A file that proves to be damaged gives way to a new one, or to none."""
+        """Use the database. A file that turns out to be damaged is created again, or replaced by memory."""
         with self._lock:
-            if writes and self._later and self._path is not None:
-                self._later = False
+            if writes and self._create_on_write and self._path is not None:
+                self._create_on_write = False
                 self._db.close()
-                self._db = self._opened(self._path)
-                self._start(self._db)
+                self._db = self._open(self._path)
+                self._load_counters(self._db)
             try:
-                return self._tried(work, writes)
+                return self._execute(work, writes)
             except sqlite3.DatabaseError as error:
                 if self._path is None or not is_damaged(error):
                     raise
                 self._db.close()
-                self._db, self._count = self._opened(self._path, renewed), 0
-                return self._tried(work, writes)
+                self._db, self._count = self._open(self._path, recreate_database), 0
+                return self._execute(work, writes)
 
-    def _tried(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
+    def _execute(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
         db = self._db
         if not writes:
             return work(db)
         try:
             db.execute("BEGIN IMMEDIATE")
             result = work(db)
-            count = _counted(db)
+            count = _count_spans(db)
             db.execute("COMMIT")
         except BaseException as error:
             with suppress(sqlite3.Error):  # some errors end a transaction by themselves
                 db.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                self._failing = f"what comes now is not kept ({error}): make room, or name another file with --db."
+                self._write_problem = f"new events are not stored ({error}): make room, or name another file with --db."
             raise
-        self._count, self._failing = count, None
+        self._count, self._write_problem = count, None
         return result
 
-    def _start(self, db: sqlite3.Connection) -> None:
+    def _load_counters(self, db: sqlite3.Connection) -> None:
         (last,) = db.execute("SELECT max(id) FROM spans").fetchone()
-        self._id = max(last or 0, self._id)
-        self._count = _counted(db)
+        self._last_id = max(last or 0, self._last_id)
+        self._count = _count_spans(db)
 
-    def _make_room(self, db: sqlite3.Connection) -> None:
-        if (count := _counted(db)) > self._newest:
-            over = count - self._newest + self._newest // 100
+    def _delete_oldest(self, db: sqlite3.Connection) -> None:
+        if (count := _count_spans(db)) > self._limit:
+            over = count - self._limit + self._limit // 100
             db.execute("DELETE FROM spans WHERE id IN (SELECT id FROM spans ORDER BY id LIMIT ?)", (over,))
 
 
-def _counted(db: sqlite3.Connection) -> int:
+def _count_spans(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT ifnull(sum(spans), 0) FROM sessions").fetchone()[0])
 
 
@@ -270,17 +270,17 @@ def _hash(data: bytes) -> str:
 
 def _row(session: str, span_id: str, span: Mapping[str, Any]) -> tuple[Any, ...]:
     brief = brief_of(span)
-    parent, name, kind = (whole_text(span.get(field, "")) for field in ("parent_id", "name", "kind"))
+    parent, name, kind = (replace_surrogates(span.get(field, "")) for field in ("parent_id", "name", "kind"))
     return (
         session,
         span_id,
         parent or None,
         kind,
         name,
-        seconds_of(span.get("started_at")),
-        seconds_of(span.get("ended_at")),
+        parse_timestamp(span.get("started_at")),
+        parse_timestamp(span.get("ended_at")),
         span.get("status", "ok"),
-        whole_text(brief.line),
+        replace_surrogates(brief.line),
         brief.step,
         brief.grade,
         brief.tokens,
@@ -295,13 +295,13 @@ def _json(span: Mapping[str, Any]) -> str:
     try:
         return _encode(span)
     except RecursionError:
-        return _encode({**span, "data": {"note": "nested too deep to be kept"}})
+        return _encode({**span, "data": {"note": "nested too deep to be stored"}})
 
 
 _encode: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def _light(row: tuple[Any, ...]) -> dict[str, Any]:
+def _light_row(row: tuple[Any, ...]) -> dict[str, Any]:
     number, session, span_id, parent, kind, name, started, ended, status, brief, step = row
     light = {
         "id": number,

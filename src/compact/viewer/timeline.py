@@ -1,6 +1,7 @@
-"""The timeline of a session: what it weighed at every call, and each fold as a drop with its reason and its price.
+"""The timeline of a session: its tokens at every call, and each compaction with its reason and cost.
 
-Owns: `timeline`, from marks in order of time (`span_digest` writes them). Must never: do I/O, or leave out a fold.
+Owns: `build_timeline`, from marks ordered by time (written by `span_brief`).
+Must never: do I/O, or leave out a compaction.
 """
 
 from __future__ import annotations
@@ -9,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Timeline", "archived_fold", "timeline"]
+__all__ = ["Timeline", "build_timeline", "fold_from_record"]
 
 POINTS = 2_000
-"""Points of a curve; of more, each stretch keeps its lowest and its highest."""
+"""Points of a curve; of more, only the lowest and the highest of each stretch are kept."""
 
 Point = tuple[float, int, int | None, int | None, int | None]
-"""Time, tokens, and the lines of that moment: window, trigger, budget."""
+"""Time, tokens, and the limits at that time: window, trigger, budget."""
 
 
 @dataclass(slots=True)
 class Timeline:
-    """What happened, in order."""
+    """The curve, the compactions, and the errors and warnings, by time."""
 
     points: list[Point] = field(default_factory=list)
     folds: list[dict[str, Any]] = field(default_factory=list)
@@ -28,13 +29,13 @@ class Timeline:
 
     @property
     def window(self) -> int | None:
-        """The newest window there is."""
+        """The newest known window."""
         return next((point[2] for point in reversed(self.points) if point[2]), None)
 
 
 @dataclass(slots=True)
-class _Call:
-    """What is known of the call under way."""
+class _CallMarks:
+    """What the marks of one call say."""
 
     began: float | None = None
     reason: str | None = None
@@ -43,8 +44,8 @@ class _Call:
     cost_usd: float | None = None
     score: float | None = None
 
-    def hear(self, time: float, mark: Mapping[str, Any]) -> None:
-        """Take what one of its events says."""
+    def add(self, time: float, mark: Mapping[str, Any]) -> None:
+        """Take the values of one mark."""
         event = mark["event"]
         if event == "compact.token_estimate":
             self.began = time
@@ -60,46 +61,46 @@ class _Call:
             self.fallback = mark.get("fallback") or self.fallback
 
 
-def timeline(marks: Sequence[tuple[float, Mapping[str, Any]]]) -> Timeline:
-    """The timeline that some marks tell.
+def build_timeline(marks: Sequence[tuple[float, Mapping[str, Any]]]) -> Timeline:
+    """The timeline of some marks.
 
-    What belongs to one call says so, and only where nothing does is it the call before: a clock may go back.
+    A mark names its call; one without a name belongs to the call before it. The clock may go back.
     """
-    line, call = Timeline(), _Call()
+    line, call = Timeline(), _CallMarks()
     folds = {mark.get("call") for _, mark in marks if mark["event"] == "compact.pruned_messages"} - {None}
-    calls: dict[Any, _Call] = {}
+    calls: dict[Any, _CallMarks] = {}
     for time, mark in marks:
         if mark.get("call") in folds:
-            calls.setdefault(mark["call"], _Call()).hear(time, mark)
-    own: set[int] = set()
-    """Points that belong to a fold: the one before it, and the one it left."""
+            calls.setdefault(mark["call"], _CallMarks()).add(time, mark)
+    fixed: set[int] = set()
+    """Points that are never thinned out: the one before a compaction, and the one after it."""
     window = trigger = budget = None
     for time, mark in marks:
         event = mark["event"]
         if event == "compact.token_estimate":
-            call = _Call()
+            call = _CallMarks()
             window = mark["window"] or window
             line.points.append((time, mark["tokens"] or 0, window, trigger, budget))
-        call.hear(time, mark)
+        call.add(time, mark)
         if event == "compact.trigger_decision":
-            trigger, budget = _lines(mark, window)
+            trigger, budget = _limits(mark, window)
             if line.points and call.began == line.points[-1][0]:
                 line.points[-1] = (*line.points[-1][:2], window, trigger, budget)
         elif event == "compact.pruned_messages":
             if line.points:
-                own.add(len(line.points) - 1)
-            own.add(len(line.points))
+                fixed.add(len(line.points) - 1)
+            fixed.add(len(line.points))
             line.points.append((time, mark["tokens_after"] or 0, window, trigger, budget))
             line.folds.append(_fold(time, mark, calls.get(mark.get("call"), call)))
         elif event in ("compact.error", "compact.warning"):
             kind = event.removeprefix("compact.")
             line.marks.append({"time": time, "kind": kind, "title": mark["title"] or kind, "detail": mark["detail"]})
-    line.points = _thinned(line.points, own)
+    line.points = _thin_out(line.points, fixed)
     return line
 
 
-def archived_fold(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A fold of which only the archive tells."""
+def fold_from_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A compaction of which only the archive has a record."""
     report, reasons = record.get("report"), record.get("reasons")
     return {
         "step": int(record["step"]),
@@ -117,7 +118,7 @@ def archived_fold(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fold(time: float, mark: Mapping[str, Any], call: _Call) -> dict[str, Any]:
+def _fold(time: float, mark: Mapping[str, Any], call: _CallMarks) -> dict[str, Any]:
     return {
         "step": mark["step"],
         "time": time,
@@ -134,8 +135,8 @@ def _fold(time: float, mark: Mapping[str, Any], call: _Call) -> dict[str, Any]:
     }
 
 
-def _lines(mark: Mapping[str, Any], window: int | None) -> tuple[int | None, int | None]:
-    """Trigger and budget; older events tell only the rules that they follow from."""
+def _limits(mark: Mapping[str, Any], window: int | None) -> tuple[int | None, int | None]:
+    """Trigger and budget; older events have only the policy to derive them from."""
     trigger, budget = mark["trigger"], mark["budget"]
     if budget is None and window is not None and mark["buffer"] is not None:
         budget = window - mark["buffer"]
@@ -144,13 +145,13 @@ def _lines(mark: Mapping[str, Any], window: int | None) -> tuple[int | None, int
     return trigger, budget
 
 
-def _thinned(points: Sequence[Point], own: set[int]) -> list[Point]:
-    """The curve with at most so many points, its shape kept: of each stretch the lowest and the highest, and `own`."""
+def _thin_out(points: Sequence[Point], fixed: set[int]) -> list[Point]:
+    """The curve with at most `POINTS` points: of each stretch the lowest, the highest, and `fixed`."""
     if len(points) <= POINTS:
         return list(points)
-    stretches = max(1, (POINTS - len(own)) // 2)
+    stretches = max(1, (POINTS - len(fixed)) // 2)
     size = -(-len(points) // stretches)
-    kept = {0, len(points) - 1, *own}
+    kept = {0, len(points) - 1, *fixed}
     for start in range(0, len(points), size):
         numbers = range(start, min(start + size, len(points)))
         kept.add(min(numbers, key=lambda number: points[number][1]))

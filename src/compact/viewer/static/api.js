@@ -1,6 +1,6 @@
-// What the page asks of its server, and what the server tells unasked.
+// Requests to the viewer's server, and its stream of events.
 //
-// Owns: `get`, `address`, `Stream`. Must never: draw, or speak to anybody but the server the page came from.
+// Owns: `get`, `address`, `Stream`. Must never: draw, or connect to any other server.
 
 export function address(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
@@ -23,16 +23,16 @@ export async function get(path, query, signal) {
     throw new Refusal("The viewer does not answer. Is `compact view` still running?", 0);
   }
   const value = await answer.json().catch(() =>
-    ({ error: `The viewer answered ${answer.status} without saying why.` }));
+    ({ error: `The viewer answered ${answer.status} without a reason.` }));
   if (signal?.aborted) throw new DOMException("left", "AbortError");
   if (!answer.ok) throw new Refusal(value.error ?? `The viewer answered ${answer.status}.`, answer.status);
   return value;
 }
 
-// Rows as they happen: at first from now on, after a break from the last one that was seen.
+// New rows as they arrive; after a lost connection the stream continues behind the last row it had.
 export class Stream {
-  constructor(told, state) {
-    this.told = told;
+  constructor(onrows, state) {
+    this.onrows = onrows;
     this.state = state;
     this.waiting = [];
     this.wait = 500;
@@ -59,21 +59,21 @@ export class Stream {
       this.last = Math.max(this.last, row.id);
       this.waiting.push(row);
     }
-    // One drawing a frame, however many arrive; a tab in the background has no frames.
+    // Draw once per frame, however many rows arrive; a tab in the background has no frames.
     if (this.due) return;
     this.due = true;
     const hand = () => {
       this.due = false;
       const taken = this.waiting;
       this.waiting = [];
-      this.told(taken);
+      this.onrows(taken);
     };
     if (document.hidden) setTimeout(hand, 100);
     else requestAnimationFrame(hand);
   }
 }
 
-// At most one run at a time and one every so often; a call in between means one more afterwards.
+// Runs `work` at most once per `every` milliseconds and never twice at a time; a call in between runs it once more.
 export function calmly(work, every) {
   let running = false;
   let again = false;

@@ -1,4 +1,4 @@
-// The page: which screen is shown, what is live, the theme, the keys.
+// The page: routing between screens, the live indicator, the theme, the keyboard shortcuts.
 //
 // Owns: the frame around the screens. Must never: know what a screen shows.
 
@@ -12,7 +12,7 @@ import { SearchPage } from "./search.js";
 
 const at = (id) => document.getElementById(id);
 const main = at("main");
-const say = (text) => { at("said").textContent = text; };
+const announce = (text) => { at("said").textContent = text; };
 let page = null;
 let place = {};
 let cameFrom = null;
@@ -20,7 +20,7 @@ let cameFrom = null;
 // -- screens --------------------------------------------------------------------------------------------------------
 
 const rail = new Rail(at("rail"));
-rail.onload = (told) => { if (place.name === "home") main.replaceChildren(welcome(told)); };
+rail.onload = (loaded) => { if (place.name === "home") main.replaceChildren(welcome(loaded)); };
 
 function route() {
   const next = placeOf(location.hash);
@@ -43,7 +43,7 @@ function route() {
   crumbs(next);
   if (innerWidth < 1100) slide(false);
   if (next.name === "home") {
-    main.replaceChildren(welcome(rail.told));
+    main.replaceChildren(welcome(rail.loaded));
     slide(true);
     return;
   }
@@ -59,24 +59,24 @@ function crumbs({ name, session, step, words }) {
   const parts = [];
   if (session !== undefined) parts.push(h("a", { href: toSession(session), dir: "auto",
     "aria-current": name === "session" ? "page" : undefined }, oneLine(session) || "(no name)"));
-  if (name === "fold") parts.push(h("span", { "aria-current": "page" }, `fold ${step}`));
+  if (name === "fold") parts.push(h("span", { "aria-current": "page" }, `compaction ${step}`));
   if (name === "search") parts.push(h("span", { "aria-current": "page" }, "search"));
   at("crumbs").replaceChildren(...parts.flatMap((part) => [h("span", { class: "slash", "aria-hidden": "true" }, "/"),
     part]));
   at("find").hidden = session === undefined;
   at("find-text").value = name === "search" ? words : "";
   document.title = session === undefined ? "compact"
-    : `${name === "fold" ? `Fold ${step} · ` : ""}${visible(session).slice(0, 80)} · compact`;
+    : `${name === "fold" ? `Compaction ${step} · ` : ""}${visible(session).slice(0, 80)} · compact`;
 }
 
-// A citation names a message; it may lie in the transcript of an earlier fold.
+// A citation names a message; it may be in the transcript of an earlier compaction.
 async function follow(session, first, last, step, near) {
   try {
     const found = await get("/api/where", { session, position: first, step: step || undefined });
     const to = toFold(session, found.step, found.line);
     if (place.name === "fold" && found.step === place.step) return page.view.reveal(found.line);
-    cameFrom = { to, hash: location.hash, name: place.name === "fold" ? `fold ${place.step}` : "the session",
-      says: `Message #${first} was said before fold ${found.step}, so the original is shown in that fold.` };
+    cameFrom = { to, hash: location.hash, name: place.name === "fold" ? `compaction ${place.step}` : "the session",
+      says: `Message #${first} was compacted in compaction ${found.step}, so the original is shown there.` };
     location.hash = to;
   } catch (error) {
     if (near) near();
@@ -86,7 +86,7 @@ async function follow(session, first, last, step, near) {
 
 let calm = 0;
 function toast(text) {
-  say(text);
+  announce(text);
   at("said").classList.add("shown");
   clearTimeout(calm);
   calm = setTimeout(() => at("said").classList.remove("shown"), 6000);
@@ -98,7 +98,7 @@ let quiet = 0;
 let grace = 0;
 const stream = new Stream(
   (rows) => {
-    page?.told?.(rows);
+    page?.onrows?.(rows);
     rail.touched(rows);
     at("live").dataset.state = "busy";
     clearTimeout(quiet);
@@ -144,9 +144,9 @@ function slide(open) {
 }
 
 const KEYS = [
-  ["j  k  or  ↓ ↑", "Move in a list"], ["→ ←", "Open and close in the tree; between folds on the timeline"],
+  ["j  k  or  ↓ ↑", "Move in a list"], ["→ ←", "Open and close in the tree; between compactions on the timeline"],
     ["Enter", "Open what is chosen"], ["Esc", "Close, or one step back"],
-  ["[  ]", "Previous and next fold"], ["/", "Search this session's archive"], ["s", "Go to the sessions"],
+  ["[  ]", "Previous and next compaction"], ["/", "Search this session's archive"], ["s", "Go to the sessions"],
     ["b", "Show or hide the sessions"], ["t", "Light or dark"], ["?", "These keys"],
     ["drag, double click", "Zoom the timeline, and out again"],
 ];

@@ -1,7 +1,7 @@
 // Elements, numbers and long lists. Shared by the page and by an exported file.
 //
 // Owns: `h`, how text and figures are written, `Rows` (a list of any length), `Card` (what a hover shows), `Drawer`.
-// Must never: turn text into markup. Everything that is shown came from a conversation, and conversations are hostile.
+// Must never: turn text into markup. Everything that is shown comes from a conversation, which is untrusted input.
 
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
@@ -24,7 +24,7 @@ export function styled(element, values) {
   return element;
 }
 
-// What cannot be seen is written out: a text that reads backwards or hides letters should be seen to do so.
+// Invisible characters are written out, so that text cannot hide letters or change its direction unnoticed.
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]|\udb40[\udc00-\udc7f]/g;
 const PICTURE = (code) => (code < 32 ? String.fromCharCode(0x2400 + code) : code === 127 ? "␡"
   : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`);
@@ -123,7 +123,7 @@ export async function copied(button, text) {
 let made = 0;
 const bounded = (value, low, high) => Math.max(low, Math.min(high, value));
 
-// A list of which only the rows in sight exist. One tab stop; the row that is meant is the active descendant.
+// A list in which only the visible rows exist. One tab stop; the selected row is the active descendant.
 export class Rows {
   constructor({ height = 26, label, role = "listbox", item = "option", draw, open, choose, keys, hover, empty }) {
     Object.assign(this, { height, item, draw, open, choose, keys, hover, empty });
@@ -231,7 +231,7 @@ export class Rows {
   }
 }
 
-// What a hover shows, beside the pointer. One for the whole page.
+// The card that a hover shows beside the pointer. One for the whole page.
 export const card = {
   element: null,
   timer: 0,
@@ -266,7 +266,7 @@ export const card = {
   },
 };
 
-// Long texts in pieces that the browser lays out when they come into sight.
+// Long texts in pieces that the browser lays out when they become visible.
 export function longText(text, attributes = {}) {
   const shown = visible(text);
   const box = h("div", { class: "text", ...attributes });
@@ -282,7 +282,7 @@ export function longText(text, attributes = {}) {
   return box;
 }
 
-// A panel at the right edge: modal, closed with Esc, focus goes back where it came from.
+// A panel at the right edge: modal, closed with Esc; the focus returns to where it was.
 export class Drawer {
   constructor(label) {
     this.element = h("dialog", { class: "drawer", "aria-label": label, tabindex: -1 });
@@ -305,7 +305,7 @@ export class Drawer {
       document.body.append(this.element);
       this.element.showModal();
     }
-    // Keys must reach the panel also when the button they were pressed on is another one now.
+    // Keep the focus in the panel when the button that had it was replaced.
     const again = [...this.element.querySelectorAll("button:enabled")].find((button) =>
       button.getAttribute("aria-label") === held);
     (again ?? this.element).focus();

@@ -1,6 +1,6 @@
-// The script of an exported fold: one file, opened from disk, with everything in it.
+// The script of an exported compaction: one file, opened from disk, with everything in it.
 //
-// Owns: drawing the fold from the element `#fold-data`. Must never: ask anything of a network.
+// Owns: drawing the compaction from the element `#fold-data`. Must never: use the network.
 
 import { h, visible, whole } from "./dom.js";
 import { foldView, headline } from "./fold.js";
@@ -10,7 +10,7 @@ const notice = h("p", { class: "notice", role: "status", hidden: true });
 
 function embedded(key) {
   const found = key.line === undefined ? data.made?.[key.made] : data.messages?.[key.line];
-  if (!found) throw new Error("This message is not in the exported file. Open the fold in `compact view` to read it.");
+  if (!found) throw new Error("This message is not in the exported file. Open the compaction in `compact view` to read it.");
   return found;
 }
 
@@ -19,7 +19,7 @@ const view = foldView(data.fold, {
   cite: (first, last, near) => {
     if (near) return near();
     notice.hidden = false;
-    notice.textContent = `Message #${first} was folded earlier, so it is not in this file. Open the session in \`compact view\` and follow the citation there.`;
+    notice.textContent = `Message #${first} was compacted earlier, so it is not in this file. Open the session in \`compact view\` and follow the citation there.`;
   },
 });
 const turn = h("button", { type: "button", class: "plain icon", "aria-label": "Switch between light and dark",
@@ -29,7 +29,7 @@ const turn = h("button", { type: "button", class: "plain icon", "aria-label": "S
   document.documentElement.dataset.theme = dark ? "light" : "dark";
   view.redraw();
 } }, "◐");
-document.title = `Fold ${data.fold.step} · ${visible(data.fold.session)}`;
+document.title = `Compaction ${data.fold.step} · ${visible(data.fold.session)}`;
 document.body.className = "exported";
 document.body.append(h("main", { id: "main" },
   h("div", { class: "head" }, headline(data.fold), h("span", { class: "dim" },

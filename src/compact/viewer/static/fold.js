@@ -1,14 +1,14 @@
-// One fold, before and after: strips, lists, summary, fidelity, laws, and the reader. Also in an exported file.
+// One compaction, before and after: strips, lists, summary, fidelity, laws, and the reader. Also in an exported file.
 //
-// Owns: `foldView` and the names of the layers. Must never: fetch; whoever shows a fold says where messages come from.
+// Owns: `foldView` and the names of the layers. Must never: fetch; the caller passes a function that loads messages.
 
 import { h, styled, visible, oneLine, whole, short, money, lasted, clock, day, colour, canvasOf, copied, Rows, card, longText, Drawer } from "./dom.js";
 
 export const LAYERS = [
   { id: "pinned", letter: "P", name: "Pinned",
-    says: "Never folded: system and developer messages, and what was protected." },
-  { id: "summary", letter: "S", name: "Summary", says: "Written by a fold, in place of what it folded." },
-  { id: "recent", letter: "R", name: "Recent", says: "Kept as it was because it is new." },
+    says: "Never compacted: system and developer messages, and protected ones." },
+  { id: "summary", letter: "S", name: "Summary", says: "Written by a compaction, in place of the folded messages." },
+  { id: "recent", letter: "R", name: "Recent", says: "Kept unchanged because it is recent." },
   { id: "tools", letter: "T", name: "Tool pair", says: "A tool call or its result, kept together." },
   { id: "folded", letter: "F", name: "Folded", says: "No longer sent. The original is in the archive." },
   { id: "clipped", letter: "C", name: "Clipped", says: "Sent shortened. The original is in the archive." },
@@ -31,12 +31,12 @@ export function citedText(text, cite) {
   return box;
 }
 
-// Summaries are plain text; a short line that says no more than a name reads as a heading.
+// Summaries are plain text; a short line without punctuation is shown as a heading.
 function citedLine(shown, cite) {
   const kind = /^<[^<>]+>$/.test(shown) ? "tag"
     : /^(?:#{1,4} )?\p{Lu}[^.:;,!?[\]]{1,48}:?$/u.test(shown) ? "title" : /^\s*(?:[-*•]|\d+\.) /.test(shown) ? "item"
     : "";
-  const box = h("div", { class: `said-line ${kind}`, dir: "auto" });
+  const box = h("div", { class: `text-line ${kind}`, dir: "auto" });
   let done = 0;
   for (const found of shown.matchAll(CITED)) {
     box.append(shown.slice(done, found.index));
@@ -56,11 +56,11 @@ function citedLine(shown, cite) {
 export function headline(fold) {
   const folded = fold.counts?.folded ?? 0;
   const score = fold.report?.score;
-  const reasons = (fold.reasons ?? []).join(", ") || "asked for";
+  const reasons = (fold.reasons ?? []).join(", ") || "requested";
   return h("div", { class: "headline" },
-    h("h1", {}, `Fold ${fold.step}`),
+    h("h1", {}, `Compaction ${fold.step}`),
     h("ul", { class: "facts" },
-      h("li", { title: "Why it folded" }, visible(reasons)),
+      h("li", { title: "Reason" }, visible(reasons)),
       h("li", {}, h("b", {}, whole(fold.tokens_before)), " → ", h("b", {}, whole(fold.tokens_after)), " tokens"),
       h("li", {}, h("b", {}, whole(folded)), ` message${folded === 1 ? "" : "s"} folded`),
       Number.isFinite(score) && h("li", {}, "fidelity ", h("b", { class: `grade ${grade(score)}` }, score.toFixed(0))),
@@ -73,7 +73,7 @@ export function headline(fold) {
     ));
 }
 
-// Layers are told apart by pattern as well as by colour.
+// Layers differ in pattern as well as in colour.
 function inkOf(pen, layer) {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 8;
@@ -196,7 +196,7 @@ function stripsOf(fold, shown, hover, pick) {
   canvas.addEventListener("pointerleave", () => card.away());
   canvas.addEventListener("click", (event) => { const place = under(event); if (place?.row) pick(place.side, place.row);
     });
-  // Points at the segment of a row that is meant in a list.
+  // Points at the segment of the row that is selected in a list.
   function point(row) {
     const place = row && places.find((one) => one.row === row);
     caret.hidden = !place;
@@ -209,7 +209,7 @@ function stripsOf(fold, shown, hover, pick) {
 }
 
 function fidelityOf(report) {
-  if (!report) return h("p", { class: "quiet" }, "No report: this fold left no summary to measure.");
+  if (!report) return h("p", { class: "quiet" }, "No report: this compaction has no summary to measure.");
   const all = report.kept + report.repaired + report.lost;
   const bar = (counts, total) => h("span", { class: "shares", "aria-hidden": "true" },
     ["kept", "repaired", "lost"].map((name) => counts[name] > 0 && h("i",
@@ -220,15 +220,15 @@ function fidelityOf(report) {
   return h("div", { class: "fidelity" },
     h("div", { class: "score" },
       h("b", { class: `grade ${grade(report.score)}` }, Number(report.score).toFixed(1)),
-      h("span", {}, "of 100: the weight of what mattered and could have fitted that the summary keeps")),
+      h("span", {}, "of 100: the share of the facts that could fit, by importance, that the summary keeps")),
     bar(report, all || 1),
     h("ul", { class: "key" }, ["kept", "repaired", "lost"].map((name) =>
       h("li", {}, h("i", { class: name }), h("b", {}, whole(report[name])), ` ${name}`))),
     report.unkept_kinds?.length > 0 && h("p", { class: "notice warn" },
       `Nothing kept of: ${visible(report.unkept_kinds.join(", "))}`),
-    list("Lost", report.missing, "The weightiest facts that the summary does not hold. They are still in the archive.",
+    list("Lost", report.missing, "The most important facts that are not in the summary. They are still in the archive.",
       "lost"),
-    list("Invented", report.invented, "Named in the summary, but nowhere in what was folded.", "invented"),
+    list("Invented", report.invented, "Named in the summary, but in none of the folded messages.", "invented"),
     h("table", { class: "kinds" },
       h("thead", {}, h("tr", {}, ["Kind", "", "Kept", "Repaired", "Lost"].map((name) =>
         h("th", { scope: "col" }, name)))),
@@ -241,16 +241,16 @@ function fidelityOf(report) {
 
 function lawsOf(laws) {
   if (!laws?.length) return h("p", { class: "quiet" },
-    "This record does not say which laws were checked: an earlier version wrote it.");
+    "This record does not list the laws that were checked: an earlier version wrote it.");
   return h("div", {},
     h("p", { class: "quiet" },
-      `${laws.length} laws were checked before this list left. One that breaks stops the fold.`),
+      `${laws.length} laws were checked before this list was returned. A broken law stops the compaction.`),
     h("ul", { class: "laws" }, laws.map((law) => h("li", {},
       h("span", { class: "tick", "aria-label": "held" }, "✓"), h("span", {}, visible(law.says)),
         h("code", {}, visible((law.rows ?? []).join(" ") || law.id))))));
 }
 
-// One panel of several.
+// Tabs: one of several panels is visible.
 export function tabsOf(label, panels, start = 0) {
   const named = `tabs-${Math.random().toString(36).slice(2, 8)}`;
   const bodies = panels.map(([, body], at) => h("div", { role: "tabpanel", id: `${named}-p${at}`,
@@ -274,7 +274,7 @@ export function tabsOf(label, panels, start = 0) {
     h("div", { role: "tablist", "aria-label": label }, tabs), bodies), show };
 }
 
-// What a tool was called with, name by name where it can be read so.
+// The arguments of a tool call, by name where they are a JSON object.
 function argumentsOf(text) {
   let value;
   try { value = JSON.parse(text); } catch { value = null; }
@@ -287,8 +287,8 @@ function argumentsOf(text) {
 const keyOf = (row) => (row[0] === null || row[0] === undefined ? { made: row[6] } : { line: row[0] });
 const nameOf = (row) => (row[1] >= 0 && row[1] !== null ? `#${row[1]}` : "–");
 
-// `message({line} or {made}, whole)` gives a message; `cite(first, last, near)` is asked for one that is not in this
-// list, and may settle for one near it.
+// `message({line} or {made}, whole)` loads a message; `cite(first, last, near)` opens one that is not in this list, and
+// may call `near` to open the nearest one that is.
 export function foldView(fold, { message, cite, opened = () => {}, banner = () => null }) {
   const hidden = new Set();
   const shown = (layer) => !hidden.has(layer);
@@ -454,10 +454,10 @@ export function foldView(fold, { message, cite, opened = () => {}, banner = () =
     ? fold.summaries.map((one, at) => h("article", { class: "summary" },
       fold.summaries.length > 1 && h("h3", {}, `Summary ${at + 1}`), citedText(one.text, jump)))
     : h("p", { class: "quiet" },
-      fold.fallback ? `No summary: the summarizer failed, and the fold went on with “${oneLine(fold.fallback)}”.`
-      : "This fold left no summary.");
+      fold.fallback ? `No summary: the summarizer failed, and the compaction continued with “${oneLine(fold.fallback)}”.`
+      : "This compaction has no summary.");
   const lost = (fold.report?.lost ?? 0) + (fold.report?.invented?.length ?? 0);
-  const tabs = tabsOf("What the fold made of it", [
+  const tabs = tabsOf("Result of the compaction", [
     [["Summary"], summaries],
     [["Fidelity", lost > 0 && h("span", { class: "count" }, `${whole(lost)} lost`)], fidelityOf(fold.report)],
     [["Laws", fold.laws?.length > 0 && h("span", { class: "count" }, whole(fold.laws.length))], lawsOf(fold.laws)],

@@ -1,6 +1,6 @@
-// A fold in the page: fetched, with the way to the folds beside it and back to where a citation was followed.
+// The screen of one compaction, with links to the previous and next one, and back to a followed citation.
 //
-// Owns: fetching a fold and its messages, and following citations across folds. Must never: draw what fold.js draws.
+// Owns: fetching a compaction and its messages, and following citations. Must never: draw what fold.js draws.
 
 import { h, visible, whole, money, lasted, clock, day, copied } from "./dom.js";
 import { foldView, headline } from "./fold.js";
@@ -9,15 +9,15 @@ import { toFold, toSession } from "./places.js";
 
 const known = new Map();
 
-// What is known of a session's folds, so that the way to the next one needs no question.
+// The compactions of a session, cached so that the links to the neighbours need no request.
 export const remember = (session, folds) => known.set(session, folds);
 
 export class FoldPage {
   constructor(session, step, { cite, back }) {
     Object.assign(this, { session, step, cite, from: back });
     this.stop = new AbortController();
-    this.head = h("div", { class: "head" }, h("h1", {}, `Fold ${step}`));
-    this.body = h("div", { class: "body" }, h("p", { class: "quiet pad" }, "Reading the fold …"));
+    this.head = h("div", { class: "head" }, h("h1", {}, `Compaction ${step}`));
+    this.body = h("div", { class: "body" }, h("p", { class: "quiet pad" }, "Reading the compaction …"));
     this.element = h("div", { class: "page fold-page" }, this.head, this.body);
     this.turns(known.get(session) ?? []);
   }
@@ -30,9 +30,9 @@ export class FoldPage {
 
   async load(line) {
     const { session, step } = this;
-    const told = known.get(session);
-    if (told?.find((one) => one.step === step)?.archived === false) {
-      this.unknown(new Error("The archive that this viewer reads does not hold this fold."), { folds: told });
+    const cached = known.get(session);
+    if (cached?.find((one) => one.step === step)?.archived === false) {
+      this.unknown(new Error("The archive that this viewer reads does not have this compaction."), { folds: cached });
       return;
     }
     const timeline = get("/api/timeline", { session }, this.stop.signal).catch(() => ({ folds: [] }));
@@ -61,13 +61,13 @@ export class FoldPage {
     const { session, step } = this;
     this.turns(folds);
     const turn = (to, sign, key, name) => h("a", { class: "button", href: to ? toFold(session, to) : undefined,
-      "aria-disabled": to ? undefined : "true", title: `${name} fold (${key})`, "aria-label": `${name} fold` }, sign);
+      "aria-disabled": to ? undefined : "true", title: `${name} compaction (${key})`, "aria-label": `${name} compaction` }, sign);
     const copy = h("button", { type: "button", class: "button", onclick: () => copied(copy, location.href) },
       "Copy link");
     this.head.replaceChildren(title, h("div", { class: "actions" },
       turn(this.around.before, "‹", "[", "Previous"), turn(this.around.after, "›", "]", "Next"), copy,
       this.fold && h("a", { class: "button", href: address("/export", { session, step }), download: "",
-        title: "One HTML file with this fold, to attach to a bug report" }, "Export")));
+        title: "One HTML file with this compaction, for a bug report" }, "Export")));
   }
 
   returning() {
@@ -79,25 +79,25 @@ export class FoldPage {
   unknown(error, timeline) {
     const { session, step } = this;
     const fold = timeline.folds.find((one) => one.step === step);
-    this.heading(h("div", { class: "headline" }, h("h1", {}, `Fold ${step}`),
+    this.heading(h("div", { class: "headline" }, h("h1", {}, `Compaction ${step}`),
       fold && h("ul", { class: "facts" }, h("li", {}, visible(fold.reason)),
       h("li", {}, h("b", {}, whole(fold.before)), " → ", h("b", {}, whole(fold.after)), " tokens"))), timeline.folds);
-    const told = fold && [
+    const facts = fold && [
       ["reason", fold.reason], ["note", fold.note], ["tokens", `${whole(fold.before)} → ${whole(fold.after)}`],
         ["messages", Number.isFinite(fold.messages_before)
         ? `${whole(fold.messages_before)} → ${whole(fold.messages_after)}` : null],
       ["fidelity", Number.isFinite(fold.score) ? fold.score.toFixed(0) : null],
-        ["price", Number.isFinite(fold.cost_usd) ? money(fold.cost_usd) : null],
+        ["cost", Number.isFinite(fold.cost_usd) ? money(fold.cost_usd) : null],
         ["took", Number.isFinite(fold.duration) ? lasted(fold.duration) : null],
         ["at", `${day(fold.time)} ${clock(fold.time)}`],
     ].filter(([, value]) => value);
     this.body.replaceChildren(h("div", { class: "welcome" },
-      h("h1", {}, fold ? "No picture of this fold" : "This fold is not known"),
+      h("h1", {}, fold ? "No details of this compaction" : "Unknown compaction"),
       h("p", {}, visible(error.message)),
-      told && [h("h2", {}, "What its events tell"), h("dl", { class: "known" },
-        told.map(([name, value]) => [h("dt", {}, name), h("dd", {}, visible(value))])),
-        h("h2", {}, "Why there is no picture"),
-        h("p", {}, "Events carry numbers, not messages. The messages before and after are in the archive, and this viewer was not given one that holds this fold. Keep one in compact.yaml:"),
+      facts && [h("h2", {}, "What the events contain"), h("dl", { class: "known" },
+        facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, visible(value))])),
+        h("h2", {}, "Why there are no details"),
+        h("p", {}, "Events carry numbers, not messages. The messages before and after are in the archive, and this viewer has no archive with this compaction. Configure one in compact.yaml:"),
         h("pre", { class: "line" }, "storage:\n  adapter: fs\n  path: .compact/archive"), h("p", {}, "and open it:"),
           h("pre", { class: "line" }, "compact view .compact/archive")],
       h("p", {}, h("a", { href: toSession(session) }, "← Back to the session"))));

@@ -1,6 +1,6 @@
-// One span, in full: what came of it, by which rules, in numbers, and the payload.
+// One span in full: its response, policy, counts and payload.
 //
-// Owns: reading a payload for people. Must never: trust its shape; anybody may have sent it.
+// Owns: showing a payload. Must never: trust its shape, because any program may send spans.
 
 import { h, visible, oneLine, whole, money, lasted, clock, day, copied, longText } from "./dom.js";
 import { citedText, grade } from "./fold.js";
@@ -9,8 +9,8 @@ import { toFold } from "./places.js";
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const ANSWERS = ["final_output", "output_text", "output", "result", "message", "content"];
 const COUNTS = { messages_before: "messages before", messages_after: "messages after", folded: "folded",
-  clipped: "clipped", pruned_count: "to fold", tokens_before: "tokens before", tokens_after: "tokens after",
-  t_est: "tokens", max_tokens: "window", trigger: "trigger line", budget: "budget line",
+  clipped: "clipped", pruned_count: "to compact", tokens_before: "tokens before", tokens_after: "tokens after",
+  t_est: "tokens", max_tokens: "window", trigger: "trigger", budget: "budget",
   input_messages: "messages read", summary_tokens: "summary tokens", input_tokens: "input tokens",
   output_tokens: "output tokens", bytes: "bytes" };
 const KEPT = { pinned: "kept: pinned", recent_turns: "kept: recent turns", tool_pairs: "kept: tool pairs",
@@ -29,7 +29,7 @@ function written(name, value) {
 const table = (title, pairs) => pairs.length > 0 && h("section", {}, h("h3", {}, title),
   h("dl", {}, pairs.map(([name, value, kind]) => [h("dt", {}, name), h("dd", { class: kind }, value)])));
 
-// A payload as a tree that opens where it is asked to.
+// A payload as a tree that can be expanded.
 export function jsonTree(value, name, depth = 0) {
   const label = name === undefined ? [] : [h("span", { class: "json-key" }, visible(String(name))), ": "];
   if (value !== null && typeof value === "object") {
@@ -88,7 +88,7 @@ export class Inspector {
     const start = row?.started ?? Date.parse(span.started_at) / 1000;
     const length = row && Number.isFinite(row.ended) ? row.ended - row.started : NaN;
     const failed = span.status === "error";
-    const told = [
+    const facts = [
       ["reason", data.reason], ["note", data.note], ["model", data.model], ["kind", data.kind], ["layout", data.layout],
         ["strategy", data.strategy], ["usage_pct", data.usage_pct],
       ["compression_ratio", data.compression_ratio], ["cost_usd", data.cost_usd], ["attempt", data.attempt],
@@ -111,11 +111,11 @@ export class Inspector {
         visible(data.message ?? ""), data.fallback && h("span", { class: "dim" }, ` Then: ${oneLine(data.fallback)}.`)),
       data.event === "compact.warning" && h("p", { class: "notice warn" }, visible(data.message ?? "")),
       folded && h("p", {}, h("a", { class: "button", href: toFold(span.trace_id, step) },
-        `Open fold ${step}, before and after`)),
+        `Open compaction ${step}, before and after`)),
       answer && !(failed && answer === data.message) && data.event !== "compact.warning"
         && h("section", { class: "response" }, h("h3", {}, "Response"),
         answer.length > 60_000 ? longText(answer) : citedText(answer, (first, last) => this.cite(first, last, step))),
-      table("What", told), table("Policy", Object.entries(policy).map(([name, value]) =>
+      table("Facts", facts), table("Policy", Object.entries(policy).map(([name, value]) =>
         [name.replaceAll("_", " "), written(name, value)])), table("Counts", counts),
       report && table("Fidelity", [["score", String(report.score), `grade ${grade(report.score)}`],
         ...["kept", "repaired", "lost"].map((name) => [name, whole(report[name])])]),

@@ -1,6 +1,6 @@
-// Where the page is: addresses behind the `#` that can be shared.
+// The addresses of the screens, behind the `#` of the URL.
 //
-// Owns: writing and reading them. Must never: draw. A session id may hold anything, so it is always encoded.
+// Owns: writing and reading them. Must never: draw, or leave a session id unencoded: it may contain anything.
 
 const encoded = (text) => encodeURIComponent(String(text).toWellFormed());
 

@@ -1,4 +1,4 @@
-// Searching what was folded away.
+// Searching the archived messages of a session.
 //
 // Owns: the list of hits. Must never: mark a hit by markup; marks are elements around slices of text.
 
@@ -21,7 +21,7 @@ export class SearchPage {
   constructor(session, words) {
     Object.assign(this, { session, words });
     this.stop = new AbortController();
-    this.list = h("ol", { class: "hits", "aria-label": "What was found" });
+    this.list = h("ol", { class: "hits", "aria-label": "Results" });
     this.note = h("p", { class: "quiet", role: "status" }, "Searching …");
     this.element = h("div", { class: "page search-page" }, h("div", { class: "head" },
       h("h1", { dir: "auto" }, `“${oneLine(words)}”`), this.note), this.list);
@@ -40,13 +40,13 @@ export class SearchPage {
         ? `${hits.length === 50 ? "the best 50" : whole(hits.length)} message${hits.length === 1 ? "" : "s"}, ${Math.max(1, Math.round(took ?? 0))} ms` : "";
       if (!hits.length) {
         this.list.replaceWith(h("div", { class: "welcome" }, h("h1", {}, "Nothing found"),
-          h("p", {}, "Only what a fold archived is searched: a session that never folded has nothing here. Try fewer words, or a part of a path or an id.")));
+          h("p", {}, "Only archived messages are searched: a session without a compaction has none. Try fewer words, or a part of a path or an id.")));
         return;
       }
       this.list.append(...hits.map((hit, index) =>
         h("li", {}, h("a", { href: toFold(session, hit.step, hit.line), tabindex: index ? -1 : 0 },
         h("span", { class: "at" }, `#${hit.position}`), h("span", { class: "role" }, oneLine(hit.role)),
-          h("span", { class: "dim" }, `fold ${hit.step}`), h("span", { class: "snippet", dir: "auto" },
+          h("span", { class: "dim" }, `compaction ${hit.step}`), h("span", { class: "snippet", dir: "auto" },
           marked(String(hit.snippet), hit.spans))))));
       if (document.activeElement === document.body) this.list.querySelector("a").focus();
     } catch (error) {

@@ -1,6 +1,6 @@
 // A session: its numbers, its timeline, its spans.
 //
-// Owns: fetching them and keeping them fresh. Must never: draw what timeline, tree and inspector draw.
+// Owns: fetching them and refreshing them. Must never: draw what timeline, tree and inspector draw.
 
 import { h, visible, whole, short, money } from "./dom.js";
 import { grade } from "./fold.js";
@@ -56,7 +56,7 @@ export class SessionPage {
     }
   }
 
-  // The stream begins, or begins again: what happened before it did is read once more.
+  // The stream connects or reconnects: everything before is fetched again.
   catchUp() {
     this.read().catch(() => {});
     this.refresh();
@@ -91,18 +91,18 @@ export class SessionPage {
         h("span", { class: "gap" }),
       h("dl", { class: "figures" },
         figure("In the window", now ? [whole(now[1]), h("small", {}, now[2] ? ` of ${short(now[2])}` : "")] : "–"),
-        figure("Folds", [whole(standing.length), fallen > 0 && h("small", { class: "fell" }, ` ${fallen} fell back`),
+        figure("Compactions", [whole(standing.length), fallen > 0 && h("small", { class: "fell" }, ` ${fallen} fell back`),
           folds.length > standing.length && h("small", {}, ` + ${folds.length - standing.length} undone`)]),
-        figure("Tokens saved", short(saved), "", `${whole(saved)} tokens, over all folds that stand`),
+        figure("Tokens saved", short(saved), "", `${whole(saved)} tokens, over all compactions that were not undone`),
         figure("Cost", priced.length ? money(priced.reduce((sum, fold) => sum + fold.cost_usd, 0)) : "–", "",
           "What the summaries cost, as far as prices are known"),
         figure("Lowest fidelity", lowest ? h("a", { href: toFold(this.session, lowest.step) }, lowest.score.toFixed(0),
-          h("small", {}, ` fold ${lowest.step}`)) : "–", `grade ${grade(lowest?.score)}`),
+          h("small", {}, ` compaction ${lowest.step}`)) : "–", `grade ${grade(lowest?.score)}`),
         figure("Errors", [whole(errors), warnings > 0 && h("small", {},
           ` + ${warnings} warning${warnings === 1 ? "" : "s"}`)], errors ? "bad" : "")));
   }
 
-  told(rows) {
+  onrows(rows) {
     const own = rows.filter((row) => row.trace_id === this.session);
     if (!own.length) return;
     this.tree.take(own);
@@ -111,7 +111,7 @@ export class SessionPage {
     if (this.shown && own.some((row) => row.span_id === this.shown)) this.inspect(this.shown);
   }
 
-  // As long as nobody chose a span, the newest fold is the one to look at.
+  // Until the user chooses a span, the newest compaction is shown.
   newest() {
     const fold = this.tree.roots.findLast((node) => /^fold\b/.test(node.row.name));
     if (fold && fold.row.id !== this.offered) {
@@ -138,7 +138,7 @@ export class SessionPage {
     }
   }
 
-  // Esc: put the span away; whether there was one.
+  // Esc: close the span; returns whether one was open.
   back() {
     if (!this.shown) return false;
     this.shown = null;

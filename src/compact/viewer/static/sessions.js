@@ -1,6 +1,6 @@
-// The sessions at the left: which there are, how full they are, which just moved.
+// The list of sessions at the left: how full they are, and which are active.
 //
-// Owns: the rail, and what is shown while there is no session. Must never: keep a session's data.
+// Owns: the rail, and the start screen. Must never: keep the data of a session.
 
 import { h, visible, oneLine, whole, short, ago, Rows } from "./dom.js";
 import { LAYERS, badge } from "./fold.js";
@@ -30,18 +30,18 @@ export class Rail {
   }
 
   async load() {
-    const told = await get("/api/sessions").catch((error) => ({ error }));
-    if (told.error) {
-      if (!this.sessions.length) this.note.textContent = told.error.message;
-      this.onfail?.(told.error);
+    const loaded = await get("/api/sessions").catch((error) => ({ error }));
+    if (loaded.error) {
+      if (!this.sessions.length) this.note.textContent = loaded.error.message;
+      this.onfail?.(loaded.error);
       return;
     }
-    this.sessions = told.sessions;
-    this.told = told;
-    this.source.textContent = visible(told.source ?? "");
-    this.source.title = visible(told.source ?? "");
+    this.sessions = loaded.sessions;
+    this.loaded = loaded;
+    this.source.textContent = visible(loaded.source ?? "");
+    this.source.title = visible(loaded.source ?? "");
     this.fill();
-    this.onload?.(told);
+    this.onload?.(loaded);
   }
 
   fill() {
@@ -54,7 +54,7 @@ export class Rail {
     this.list.set(some, { keep: true });
   }
 
-  // Rows arrived: their sessions glow for a while.
+  // Rows arrived: highlight their sessions for a while.
   touched(rows) {
     const names = new Set(rows.map((row) => row.trace_id));
     names.forEach((name) => this.moved.set(name, Date.now()));
@@ -81,7 +81,7 @@ export class Rail {
       h("span", { class: "meter", title: one.window ? `${whole(one.tokens)} of ${whole(one.window)} tokens` : "" },
         h("i", { style: { width: `${100 * share}%` } })),
       h("span", { class: "sums" }, empty ? `${whole(one.spans)} spans`
-        : `${one.folds} fold${one.folds === 1 ? "" : "s"}${one.window ? ` · ${short(one.tokens)}/${short(one.window)}` : ""}`),
+        : `${one.folds} compaction${one.folds === 1 ? "" : "s"}${one.window ? ` · ${short(one.tokens)}/${short(one.window)}` : ""}`),
       one.errors > 0 ? h("span", { class: "chip bad", title: `${one.errors} errors` }, `${one.errors} ✕`)
         : one.warnings > 0 && h("span", { class: "chip warn", title: `${one.warnings} warnings` },
         `${one.warnings} !`));
@@ -90,24 +90,24 @@ export class Rail {
 
 const line = (text) => h("pre", { class: "line" }, text);
 
-// Nothing is here yet, so say how something comes.
-export function welcome(told) {
+// The start screen, with instructions while there is no session.
+export function welcome(loaded) {
   const origin = location.origin;
-  const some = (told?.sessions ?? []).length > 0;
+  const some = (loaded?.sessions ?? []).length > 0;
   return h("div", { class: "welcome" },
     h("h1", {}, some ? "Choose a session" : "No session yet"),
     h("p", {}, some
-      ? "What did the agent forget, when, why, what did it cost, and where is the original? Open a session at the left."
-      : "This page shows what every fold of an agent's context kept and lost, as it happens. It waits for events."),
+      ? "Open a session at the left to see what was compacted, when, why, at what cost, and where the originals are."
+      : "This page shows live what every compaction of an agent's context kept and lost. It waits for events."),
     !some && [
       h("h2", {}, "Send it events, live"), h("p", {}, "in compact.yaml:"), line(`tracing:\n  ariadne_url: ${origin}`),
       h("p", {}, "or in the agent's environment:"), line(`COMPACT_TRACING_ARIADNE_URL=${origin}`),
-      h("h2", {}, "Or open what was kept"), line("compact view .compact/archive\ncompact view events.jsonl"),
+      h("h2", {}, "Or open an archive or a file of events"), line("compact view .compact/archive\ncompact view events.jsonl"),
     ],
-    h("h2", {}, "How to read a fold"),
+    h("h2", {}, "How to read a compaction"),
     h("ul", { class: "layers" }, LAYERS.map(({ id, name, says }) => h("li", {}, badge(id), h("b", {}, name),
       h("span", { class: "dim" }, says)))),
-    told?.complaints?.length > 0 && h("div", { class: "notice warn" }, h("h2", {}, "Could not be read"),
-      h("ul", {}, told.complaints.map((one) => h("li", {}, visible(one))))),
-    told?.source && h("p", { class: "quiet" }, `Showing ${visible(told.source)}`));
+    loaded?.complaints?.length > 0 && h("div", { class: "notice warn" }, h("h2", {}, "Could not be read"),
+      h("ul", {}, loaded.complaints.map((one) => h("li", {}, visible(one))))),
+    loaded?.source && h("p", { class: "quiet" }, `Showing ${visible(loaded.source)}`));
 }

@@ -1,6 +1,6 @@
-// Tokens against the window, with every fold as a drop.
+// Tokens over time against the window, with every compaction as a drop.
 //
-// Owns: the picture and how one moves in it. Must never: fetch; it is given what /api/timeline says.
+// Owns: the plot and its navigation. Must never: fetch; it gets the response of /api/timeline.
 
 import { h, styled, visible, whole, short, money, lasted, clock, day, colour, canvasOf, card } from "./dom.js";
 import { grade } from "./fold.js";
@@ -26,17 +26,17 @@ export class Timeline {
     this.cross = h("div", { class: "cross", hidden: true });
     this.pick = h("div", { class: "pick", hidden: true });
     this.marks = h("div", { class: "marks", role: "group",
-      "aria-label": "Folds. Left and right move between them, Enter opens one." });
+      "aria-label": "Compactions. Left and right move between them, Enter opens one." });
     this.plot = h("div", { class: "plot" }, this.canvas, this.pick, this.cross, this.marks);
     this.note = h("p", { class: "quiet" }, "");
     const ways = ["time", "calls"].map((by) => h("button", { type: "button", "data-by": by,
-      "aria-pressed": by === this.by, title: by === "time" ? "Along the clock" : "Every call as wide as any other",
+      "aria-pressed": by === this.by, title: by === "time" ? "By time" : "By call, all equally wide",
       onclick: () => this.turn(by) }, by === "time" ? "Time" : "Calls"));
     this.ways = ways;
     this.reset = h("button", { type: "button", class: "link", hidden: true, onclick: () => this.zoom(null) },
       "Show all");
     this.tail = h("button", { type: "button", class: "toggle", "aria-pressed": "true",
-      title: "Keep the newest in sight", onclick: () => { this.follow = !this.follow;
+      title: "Follow the newest", onclick: () => { this.follow = !this.follow;
       this.tail.setAttribute("aria-pressed", this.follow); if (this.follow) this.zoom(null); } }, "Follow live");
     this.element = h("section", { class: "panel timeline", "aria-label": "Timeline" },
       h("h2", {}, "Tokens in the window", h("span", { class: "gap" }), this.reset, this.tail,
@@ -149,7 +149,7 @@ export class Timeline {
       const drops = new Map(this.data.folds.map((fold) => [fold.time, fold]));
       points.forEach((point, index) => {
         const at = this.x(unit(point, index));
-        // While a fold works the list is what it was; the drop is at its end.
+        // During a compaction the list does not change; the drop is at its end.
         if (index && drops.has(point[0])) curve.lineTo(at, this.y(drops.get(point[0]).before));
         curve.lineTo(at, this.y(point[1]));
       });
@@ -262,7 +262,7 @@ export class Timeline {
     }
   }
 
-  // Folds and complaints are elements: they can be focused, read aloud and pointed at.
+  // Compactions and errors are elements, so that they can be focused and read aloud.
   place() {
     const chosen = this.marks.querySelector(":focus")?.dataset.step;
     const inside = (unit) => { const at = this.x(unit); return at >= LEFT - 1 && at <= LEFT + this.room + 1; };
@@ -276,14 +276,14 @@ export class Timeline {
       return h("button", {
         type: "button", class: `mark${near ? " small" : ""}${state}`, "data-step": fold.step,
           tabindex: (chosen ? String(fold.step) === chosen : index === 0) ? 0 : -1,
-        "aria-label": `Fold ${fold.step}: ${fold.reason ?? ""}, ${whole(fold.before)} to ${whole(fold.after)} tokens${fold.fallback ? `, fell back: ${fold.fallback}` : ""}`,
+        "aria-label": `Compaction ${fold.step}: ${fold.reason ?? ""}, ${whole(fold.before)} to ${whole(fold.after)} tokens${fold.fallback ? `, fell back: ${fold.fallback}` : ""}`,
           style: { left: `${at}px` },
         onclick: () => this.open(fold.step), onpointermove: (event) => { event.stopPropagation();
-          this.cross.hidden = true; card.over(`fold-${fold.step}`, event, () => told(fold), 0); },
+          this.cross.hidden = true; card.over(`fold-${fold.step}`, event, () => details(fold), 0); },
           onpointerleave: () => card.away(),
         onfocus: (event) => { if (!event.target.matches(":focus-visible")) return;
           const box = event.target.getBoundingClientRect(); card.over(`fold-${fold.step}`,
-          { clientX: box.right, clientY: box.bottom }, () => told(fold), 0); }, onblur: () => card.away(),
+          { clientX: box.right, clientY: box.bottom }, () => details(fold), 0); }, onblur: () => card.away(),
       }, near ? "" : String(fold.step));
     });
     let wedge = -99;
@@ -362,17 +362,17 @@ export class Timeline {
   }
 }
 
-// Whether a clock would show little but one wait: a night between two calls, or folds that took most of the time.
+// Whether a time axis would mostly show waiting: a night between two calls, or compactions that took most of the time.
 function lopsided({ points, folds }) {
   const long = points.at(-1)[0] - points[0][0];
   const gap = points.reduce((most, point, index) => Math.max(most, index ? point[0] - points[index - 1][0] : 0), 0);
   return gap > long / 2 || folds.reduce((sum, fold) => sum + (fold.duration ?? 0), 0) > long / 3;
 }
 
-function told(fold) {
+function details(fold) {
   const row = (name, value, kind) => value !== null && value !== undefined
     && h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: kind }, value));
-  return h("div", {}, h("header", {}, h("b", {}, `Fold ${fold.step}`),
+  return h("div", {}, h("header", {}, h("b", {}, `Compaction ${fold.step}`),
     fold.undone && h("span", { class: "chip warn" }, "undone"), fold.fallback
     && h("span", { class: "chip warn" }, visible(fold.fallback))),
     h("table", {}, h("tbody", {},
@@ -381,7 +381,7 @@ function told(fold) {
       Number.isFinite(fold.messages_before)
         && row("messages", `${whole(fold.messages_before)} → ${whole(fold.messages_after)}`),
       Number.isFinite(fold.score) && row("fidelity", fold.score.toFixed(0), `grade ${grade(fold.score)}`),
-      Number.isFinite(fold.cost_usd) && row("price", money(fold.cost_usd)),
+      Number.isFinite(fold.cost_usd) && row("cost", money(fold.cost_usd)),
       Number.isFinite(fold.duration) && row("took", lasted(fold.duration)),
       row("at", clock(fold.time)))));
 }

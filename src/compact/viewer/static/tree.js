@@ -1,6 +1,6 @@
 // Calls and their events as a tree, each with a bar on one time axis.
 //
-// Owns: which row stands under which, which are open, and the bars. Must never: fetch, or read a payload.
+// Owns: the hierarchy of rows, which are open, and the bars. Must never: fetch, or read a payload.
 
 import { h, oneLine, whole, lasted, clock, Rows } from "./dom.js";
 
@@ -28,7 +28,7 @@ export class Tree {
     });
     this.ticks = h("div", { class: "ticks" });
     this.count = h("span", { class: "count" });
-    this.ways = [["all", "All"], ["folds", "Folds"], ["errors", "Errors"]].map(([id, name]) =>
+    this.ways = [["all", "All"], ["folds", "Compactions"], ["errors", "Errors"]].map(([id, name]) =>
       h("button", { type: "button", "data-show": id, "aria-pressed": id === "all", onclick: () => this.only(id) },
       name));
     this.element = h("section", { class: "panel spans", "aria-label": "Span tree" },
@@ -203,7 +203,7 @@ export class Tree {
     return false;
   }
 
-  // Bring a span into sight, whatever stands in the way.
+  // Scroll to a span, opening its parents and clearing filters as needed.
   reveal(id) {
     const node = this.nodes.get(id);
     if (!node) return false;

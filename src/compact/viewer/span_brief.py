@@ -1,7 +1,7 @@
-"""A span in short: one line for a list, and the few numbers that the timeline and the list of sessions need.
+"""A span in brief: one line for a list, and the few numbers for the timeline and the list of sessions.
 
 Owns: `brief_of`, which is called once when a span arrives, so that a list of many spans reads no payload.
-Must never: trust a type: a span may come from anybody. What is not as expected is left out.
+Must never: trust a type, because any program may send spans: what is not as expected is left out.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Brief", "brief_of"]
+__all__ = ["SpanBrief", "brief_of"]
 
-_LONGEST = 160
-_DETAIL = 500
-"""Characters of an error's or warning's sentence that the timeline shows."""
+_LINE_CHARS = 160
+_DETAIL_CHARS = 500
+"""Characters of the message of an error or warning that the timeline shows."""
 
 Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
-    """What a list shows of a span. `mark` is for the timeline, as JSON; `grade` is 2 for an error, 1 for a warning."""
+class SpanBrief:
+    """A span in a list. `mark` is for the timeline, as JSON; `grade` is 2 for an error, 1 for a warning."""
 
     line: str
     step: int | None = None
@@ -31,29 +31,29 @@ class Brief:
     tokens: int | None = None
     window: int | None = None
     saved: int | None = None
-    """Tokens that a fold saved; None for what is no fold."""
+    """Tokens that a compaction saved; None for other spans."""
 
 
-def brief_of(span: Mapping[str, Any]) -> Brief:
-    """The span in short."""
-    given = span.get("data")
-    data: Data = given if isinstance(given, Mapping) else {}
+def brief_of(span: Mapping[str, Any]) -> SpanBrief:
+    """The span in brief."""
+    value = span.get("data")
+    data: Data = value if isinstance(value, Mapping) else {}
     name = str(data.get("event", ""))
     failed = span.get("status") == "error"
     tokens = window = saved = None
     if not name.startswith("compact."):
-        # A call of ours repeats the numbers and the error of its events, so only its line is wanted.
+        # The span of a call repeats the numbers and the error of its events, so only its line is used.
         ours = "t_est" in data or "error_type" in data
-        line = _one_line(_call(data) if ours else _foreign(data))
-        return Brief(line, _whole(data, "step"), grade=2 if failed and not ours else 0)
+        line = _one_line(_call(data) if ours else _other_span(data))
+        return SpanBrief(line, _whole(data, "step"), grade=2 if failed and not ours else 0)
     if name == "compact.token_estimate":
         tokens, window = _whole(data, "t_est"), _whole(data, "max_tokens")
     elif name == "compact.pruned_messages":
         tokens = _whole(data, "tokens_after")
         saved = max(0, (_whole(data, "tokens_before") or 0) - (tokens or 0))
     mark = _MARKS.get(name)
-    return Brief(
-        _one_line(_LINES.get(name, _foreign)(data)),
+    return SpanBrief(
+        _one_line(_LINES.get(name, _other_span)(data)),
         _whole(data, "step"),
         json.dumps({"event": name, "call": span.get("parent_id"), **mark(data)}) if mark else None,
         grade={"compact.error": 2, "compact.warning": 1}.get(name, 0),
@@ -67,40 +67,40 @@ def brief_of(span: Mapping[str, Any]) -> Brief:
 
 
 def _estimate(data: Data) -> str:
-    return f"{_n(data, 't_est')} of {_n(data, 'max_tokens')} tokens ({_percent(data.get('usage_pct'))})"
+    return f"{_count(data, 't_est')} of {_count(data, 'max_tokens')} tokens ({_percent(data.get('usage_pct'))})"
 
 
 def _decision(data: Data) -> str:
-    return f"{'fold' if data.get('triggered') else 'nothing due'}: {data.get('reason', '')}"
+    return f"{'compaction' if data.get('triggered') else 'nothing due'}: {data.get('reason', '')}"
 
 
-def _asked(data: Data) -> str:
+def _summary_call(data: Data) -> str:
     cost = _number(data, "cost_usd")
     money = "" if cost is None else f" · ${cost:.4f}"
     return (
         f"{data.get('model', 'summarizer')} · {data.get('kind')} · "
-        f"{_n(data, 'input_tokens')} → {_n(data, 'output_tokens')} tokens{money}{_took(data)}"
+        f"{_count(data, 'input_tokens')} → {_count(data, 'output_tokens')} tokens{money}{_duration(data)}"
     )
 
 
-def _created(data: Data) -> str:
+def _summary_created(data: Data) -> str:
     score = _score(data)
     fidelity = "" if score is None else f" · fidelity {score:.0f}"
     return (
-        f"{_n(data, 'input_messages')} messages → {_n(data, 'summary_tokens')} tokens, "
+        f"{_count(data, 'input_messages')} messages → {_count(data, 'summary_tokens')} tokens, "
         f"{_percent(data.get('compression_ratio'))} less{fidelity}"
     )
 
 
-def _pruned(data: Data) -> str:
+def _pruned_line(data: Data) -> str:
     return (
-        f"{_n(data, 'tokens_before')} → {_n(data, 'tokens_after')} tokens · {_n(data, 'messages_before')} → "
-        f"{_n(data, 'messages_after')} messages"
+        f"{_count(data, 'tokens_before')} → {_count(data, 'tokens_after')} tokens · "
+        f"{_count(data, 'messages_before')} → {_count(data, 'messages_after')} messages"
     )
 
 
-def _archived(data: Data) -> str:
-    return f"{str(data.get('key', '')).rpartition('/')[2]} · {_n(data, 'bytes')} bytes"
+def _archival(data: Data) -> str:
+    return f"{str(data.get('key', '')).rpartition('/')[2]} · {_count(data, 'bytes')} bytes"
 
 
 def _error(data: Data) -> str:
@@ -115,11 +115,11 @@ def _call(data: Data) -> str:
     if "error_type" in data:
         return _error(data)
     if "tokens_after" in data:
-        return f"{_pruned(data)} · {data.get('reason', '')}"
+        return f"{_pruned_line(data)} · {data.get('reason', '')}"
     return _estimate(data)
 
 
-def _foreign(data: Data) -> str:
+def _other_span(data: Data) -> str:
     plain = ((key, value) for key, value in data.items() if isinstance(value, (str, int, float)) and key != "step")
     return " · ".join(f"{key} {value if not isinstance(value, str) else value[:80]}" for key, value in list(plain)[:3])
 
@@ -127,10 +127,10 @@ def _foreign(data: Data) -> str:
 _LINES: Mapping[str, Callable[[Data], str]] = {
     "compact.token_estimate": _estimate,
     "compact.trigger_decision": _decision,
-    "compact.summary_call": _asked,
-    "compact.summary_created": _created,
-    "compact.pruned_messages": _pruned,
-    "compact.archival": _archived,
+    "compact.summary_call": _summary_call,
+    "compact.summary_created": _summary_created,
+    "compact.pruned_messages": _pruned_line,
+    "compact.archival": _archival,
     "compact.error": _error,
     "compact.warning": _warning,
 }
@@ -139,7 +139,7 @@ _LINES: Mapping[str, Callable[[Data], str]] = {
 # -- for the timeline --------------------------------------------------------------------------------------------------
 
 
-def _lines_of(data: Data) -> dict[str, Any]:
+def _decision_mark(data: Data) -> dict[str, Any]:
     policy = data.get("policy")
     rules: Data = policy if isinstance(policy, Mapping) else {}
     return {
@@ -148,7 +148,7 @@ def _lines_of(data: Data) -> dict[str, Any]:
         "note": _short(data.get("note")),
         "trigger": _whole(data, "trigger"),
         "budget": _whole(data, "budget"),
-        # Older events tell only the rules.
+        # Older events have only the policy.
         "trigger_pct": _number(rules, "trigger_pct"),
         "buffer": _whole(rules, "hard_cap_buffer"),
     }
@@ -156,7 +156,7 @@ def _lines_of(data: Data) -> dict[str, Any]:
 
 _MARKS: Mapping[str, Callable[[Data], dict[str, Any]]] = {
     "compact.token_estimate": lambda data: {"tokens": _whole(data, "t_est"), "window": _whole(data, "max_tokens")},
-    "compact.trigger_decision": _lines_of,
+    "compact.trigger_decision": _decision_mark,
     "compact.summary_call": lambda data: {"cost_usd": _number(data, "cost_usd")},
     "compact.summary_created": lambda data: {"score": _score(data)},
     "compact.pruned_messages": lambda data: (
@@ -175,7 +175,7 @@ _MARKS: Mapping[str, Callable[[Data], dict[str, Any]]] = {
 }
 
 
-# -- the parts ---------------------------------------------------------------------------------------------------------
+# -- internals ---------------------------------------------------------------------------------------------------------
 
 
 def _number(data: Data, name: str) -> float | None:
@@ -188,7 +188,7 @@ def _whole(data: Data, name: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _n(data: Data, name: str) -> str:
+def _count(data: Data, name: str) -> str:
     value = _whole(data, name)
     return "?" if value is None else f"{value:,}"
 
@@ -197,7 +197,7 @@ def _percent(share: Any) -> str:
     return f"{100 * share:.0f} %" if isinstance(share, (int, float)) and abs(share) < 1e6 else "? %"
 
 
-def _took(data: Data) -> str:
+def _duration(data: Data) -> str:
     seconds = _number(data, "duration")
     if not seconds:
         return ""
@@ -210,9 +210,9 @@ def _score(data: Data) -> float | None:
 
 
 def _short(value: Any) -> str | None:
-    return None if value is None else str(value)[:_DETAIL]
+    return None if value is None else str(value)[:_DETAIL_CHARS]
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text[: 4 * _LONGEST].split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    line = " ".join(text[: 4 * _LINE_CHARS].split())
+    return line if len(line) <= _LINE_CHARS else f"{line[: _LINE_CHARS - 1]}…"

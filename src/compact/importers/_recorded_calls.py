@@ -1,12 +1,13 @@
-"""Requests and answers, joined into the conversations they were parts of.
+"""Recorded requests and their answers, joined into conversations.
 
-Owns: reading a request and its answer in any of the three APIs' forms or LangChain's, and `Threads`: which requests
-belong together. Must never: know where a log keeps them, or join lists that do not begin alike.
+Owns: `RecordedCall`: reading a request and its answer in the form of any of the three APIs or of LangChain; and
+`Threads`: which calls belong to one conversation.
+Must never: know where a log keeps them, or join lists that do not begin alike.
 
-An agent sends its whole list at every call. So a request that begins with all that was known of a conversation goes on
-with it, and one that is the beginning of a known one was there before; the longest list, with its answer, is the
-conversation. Lists are compared by what they say: fields that a client adds when it sends an answer back do not count,
-nor do system prompts (a clock in one would part every request from the next) and reasoning.
+An agent sends its whole list at every call. So a request that begins with a known conversation continues it, and a
+request that is the beginning of a known conversation came before it; the longest list, with its answer, is the
+conversation. Lists are compared by their content, without fields that a client adds when it sends an answer back,
+system prompts (they may contain the time) and reasoning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .._conversation.formats import FORMATS, MessageFormat, detect
 from ..errors import InvalidMessage
 from .plain import is_message
 
-__all__ = ["Exchange", "Thread", "Threads", "answer_of", "exchange_of", "unpacked"]
+__all__ = ["RecordedCall", "Thread", "Threads", "parse_json_text", "read_answer", "read_call"]
 
 _ROLES = {
     "human": "user",
@@ -34,8 +35,8 @@ _LIST_FIELDS = ("messages", "input")
 
 
 @dataclass(slots=True)
-class Exchange:
-    """One request, and what was answered."""
+class RecordedCall:
+    """One request and its answer."""
 
     messages: list[Any]
     answer: list[Any]
@@ -43,20 +44,20 @@ class Exchange:
     tools: Any = None
     model: Any = None
     group: str = ""
-    """Only requests of one group are parts of one conversation."""
+    """Only calls of one group are joined."""
     row: int = 0
     previous: str | None = None
-    """The response that this one goes on from, where the server holds the conversation."""
+    """The id of the response that this one continues, where the server keeps the conversation."""
     response: str | None = None
 
 
 @dataclass(slots=True)
 class Thread:
-    """A conversation as far as it is known."""
+    """A conversation as far as it was read."""
 
-    newest: Exchange
-    said: list[Any]
-    """What each message says, in a form that can be compared; without what does not count."""
+    newest: RecordedCall
+    content: list[Any]
+    """The messages in a form that can be compared."""
     asked: int
     """How many of these were in the newest request."""
     first_row: int
@@ -66,8 +67,8 @@ class Thread:
     def messages(self) -> list[Any]:
         """All messages, the system prompt first."""
         one = self.newest
-        begun = one.messages[0].get("role") if one.messages and isinstance(one.messages[0], dict) else None
-        system = [{"role": "system", "content": one.system}] if one.system and begun != "system" else []
+        first = one.messages[0].get("role") if one.messages and isinstance(one.messages[0], dict) else None
+        system = [{"role": "system", "content": one.system}] if one.system and first != "system" else []
         return [*system, *one.messages, *one.answer]
 
 
@@ -77,47 +78,47 @@ class Threads:
 
     found: list[Thread] = field(default_factory=list)
     replaced: int = 0
-    """Answers that no later request holds: they were asked for again, or changed by the client."""
+    """Answers that are in no later request: they were requested again, or changed by the client."""
     _by_start: dict[tuple[str, Any], list[Thread]] = field(default_factory=dict)
     _by_response: dict[str, Thread] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """What has to be said about answers that are in no conversation."""
-        left = "Left out: {:,} answers that were asked for again, or that later requests do not hold as they were."
+        """A sentence about answers that are in no conversation, if there are any."""
+        left = "Left out: {:,} answers that were requested again, or that later requests do not repeat unchanged."
         return [left.format(self.replaced)] if self.replaced else []
 
-    def add(self, exchange: Exchange) -> None:
-        """Join a request to the conversation that it is a part of, or begin a new one."""
-        if exchange.previous is not None and (known := self._by_response.get(exchange.previous)) is not None:
-            exchange.messages = [*known.newest.messages, *known.newest.answer, *exchange.messages]
-        reader = detect([*exchange.messages, *exchange.answer]) or FORMATS["openai-chat"]
-        said = _said(exchange.messages, reader)
-        asked = len(said)
-        said += _said(exchange.answer, reader)
-        if not said:
+    def add(self, call: RecordedCall) -> None:
+        """Add a call to its conversation, or begin a new one."""
+        if call.previous is not None and (known := self._by_response.get(call.previous)) is not None:
+            call.messages = [*known.newest.messages, *known.newest.answer, *call.messages]
+        reader = detect([*call.messages, *call.answer]) or FORMATS["openai-chat"]
+        content = _comparable(call.messages, reader)
+        asked = len(content)
+        content += _comparable(call.answer, reader)
+        if not content:
             return
-        alike = self._by_start.setdefault((exchange.group, said[0]), [])
+        alike = self._by_start.setdefault((call.group, content[0]), [])
         for thread in reversed(alike):
-            common = _common(thread.said, said)
-            if common == len(thread.said) or (common >= thread.asked and asked > common):
-                self.replaced += common < len(thread.said)
-                thread.newest, thread.said, thread.asked = exchange, said, asked
+            common = _common_prefix(thread.content, content)
+            if common == len(thread.content) or (common >= thread.asked and asked > common):
+                self.replaced += common < len(thread.content)
+                thread.newest, thread.content, thread.asked = call, content, asked
             elif common < asked:
                 continue
             else:
-                self.replaced += common < len(said)
+                self.replaced += common < len(content)
             thread.requests += 1
             break
         else:
-            thread = Thread(exchange, said, asked, exchange.row)
+            thread = Thread(call, content, asked, call.row)
             alike.append(thread)
             self.found.append(thread)
-        if exchange.response is not None:
-            self._by_response[exchange.response] = thread
+        if call.response is not None:
+            self._by_response[call.response] = thread
 
 
-def exchange_of(request: Any, response: Any) -> Exchange | None:
-    """A request and its answer, in whatever form they were kept; None when no list of messages is in it."""
+def read_call(request: Any, response: Any) -> RecordedCall | None:
+    """A request and its answer, in any known form; None when the request has no list of messages."""
     if isinstance(request, list):
         request = {"messages": request}
     if not isinstance(request, Mapping):
@@ -126,7 +127,7 @@ def exchange_of(request: Any, response: Any) -> Exchange | None:
     if isinstance(listed, str):
         listed = [{"role": "user", "content": listed}]
     if isinstance(listed, list) and len(listed) == 1 and isinstance(listed[0], list):
-        listed = listed[0]  # LangChain asks in batches
+        listed = listed[0]  # LangChain sends batches
     if not isinstance(listed, list):
         return None
     messages = [_message(raw) for raw in listed]
@@ -136,9 +137,9 @@ def exchange_of(request: Any, response: Any) -> Exchange | None:
     fields = {**options, **request} if isinstance(options, Mapping) else request
     identity = response.get("id") if isinstance(response, Mapping) else None
     previous = fields.get("previous_response_id")
-    return Exchange(
+    return RecordedCall(
         messages,
-        answer_of(response),
+        read_answer(response),
         system=fields.get("system") or fields.get("instructions"),
         tools=fields.get("tools"),
         model=fields.get("model") or fields.get("model_name"),
@@ -147,8 +148,8 @@ def exchange_of(request: Any, response: Any) -> Exchange | None:
     )
 
 
-def unpacked(value: Any) -> Any:
-    """A value that was kept as JSON in a text, as exports to tables do; any other as it is."""
+def parse_json_text(value: Any) -> Any:
+    """A value that is JSON in a text, as in exports to tables, parsed; any other value unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -157,34 +158,34 @@ def unpacked(value: Any) -> Any:
     return value
 
 
-def answer_of(response: Any) -> list[Any]:
-    """The messages or items of an answer; none when there is none, or it is an error."""
+def read_answer(response: Any) -> list[Any]:
+    """The messages or items of an answer; an empty list without an answer, or for an error."""
     if isinstance(response, str):
         return [{"role": "assistant", "content": response}] if response else []
     if isinstance(response, list):
-        made = [one for part in response for one in answer_of(part)]
+        made = [one for part in response for one in read_answer(part)]
         return made if all(isinstance(part, dict) for part in response) else []
     if not isinstance(response, Mapping):
         return []
     if (message := _message(response)) is not None:
-        return [_tidy(message)] if message.get("role", "assistant") == "assistant" else []
+        return [_without_empty_fields(message)] if message.get("role", "assistant") == "assistant" else []
     for name in ("choices", "generations"):
         if isinstance(options := response.get(name), list) and options:
             first = options[0]
-            return answer_of(first[0] if isinstance(first, list) and first else first)
+            return read_answer(first[0] if isinstance(first, list) and first else first)
     for name in ("message", "output", "body", "generation"):
         if (inner := response.get(name)) is not None:
-            return answer_of(inner)
+            return read_answer(inner)
     if isinstance(listed := response.get("messages"), list) and listed:
-        return answer_of(listed[-1])
-    said = {name: response[name] for name in ("content", "tool_calls") if response.get(name)}
-    if not said and isinstance(response.get("text"), str):
-        said = {"content": response["text"]}
-    return [{"role": "assistant", "content": None, **said}] if said else []
+        return read_answer(listed[-1])
+    fields = {name: response[name] for name in ("content", "tool_calls") if response.get(name)}
+    if not fields and isinstance(response.get("text"), str):
+        fields = {"content": response["text"]}
+    return [{"role": "assistant", "content": None, **fields}] if fields else []
 
 
-def _tidy(message: dict[str, Any]) -> dict[str, Any]:
-    """An answer without the fields in which nothing was said."""
+def _without_empty_fields(message: dict[str, Any]) -> dict[str, Any]:
+    """An answer without empty fields."""
     if message.get("type") == "message" and "stop_reason" in message:  # an answer of Anthropic's API
         return {"role": "assistant", "content": message.get("content")}
     if "type" in message:  # an item of the Responses API, in which empty fields may be needed
@@ -215,7 +216,7 @@ def _from_langchain(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     if role not in ("system", "developer", "user", "assistant", "tool", "function"):
         return None
     content = fields.get("content")
-    if isinstance(content, list):  # calls stand beside the content; other parts are as in the API they came from
+    if isinstance(content, list):  # calls are beside the content; other parts are as in the API they came from
         content = [
             part for part in content if not (isinstance(part, dict) and part.get("type") in ("tool_use", "thinking"))
         ]
@@ -229,7 +230,7 @@ def _from_langchain(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     recorded = extra.get("tool_calls") if isinstance(extra, dict) else None
     calls = fields.get("tool_calls")
     if isinstance(calls, list) and calls:
-        message["tool_calls"] = [_call(call) for call in calls if isinstance(call, dict)]
+        message["tool_calls"] = [_chat_call(call) for call in calls if isinstance(call, dict)]
     elif isinstance(recorded, list) and recorded:
         message["tool_calls"] = recorded
     if message.get("tool_calls") and not content:
@@ -237,7 +238,7 @@ def _from_langchain(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     return message
 
 
-def _call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+def _chat_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     if "function" in call:
         return call
     arguments = call.get("args")
@@ -245,24 +246,24 @@ def _call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"id": call.get("id"), "type": "function", "function": {"name": call.get("name"), "arguments": text}}
 
 
-def _said(raws: Sequence[Any], reader: MessageFormat) -> list[Any]:
-    """What each message says, for comparing."""
-    said: list[Any] = []
+def _comparable(raws: Sequence[Any], reader: MessageFormat) -> list[Any]:
+    """The content of each message, for comparing."""
+    content: list[Any] = []
     for raw in raws:
         try:
             message = reader.read(raw)
         except InvalidMessage:
-            said.append(repr(raw))  # it will be refused by name when the conversation is put together
+            content.append(repr(raw))  # building the conversation reports it
             continue
         if message.role in ("system", "developer") or message.reasoning:
             continue
         calls = tuple((call.id, call.name, "".join(call.arguments.split())) for call in message.calls)
-        said.append((message.role, message.text.strip(), calls, message.answers))
-    return said
+        content.append((message.role, message.text.strip(), calls, message.answers))
+    return content
 
 
-def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many messages at their beginning are the same."""
+def _common_prefix(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """The number of equal messages at the beginning."""
     if one == other[: len(one)]:
         return len(one)
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -1,7 +1,7 @@
-"""One fold as a picture: every message before and after, with its layer, its tokens and a line of its text.
+"""One compaction as the page shows it: every message before and after, with its layer, tokens and a line of text.
 
-Owns: the fold document, a message in full, and where a message of the session lies.
-Must never: do I/O, or fail because of what a record or a message holds: what cannot be read is shown as such.
+Owns: `FoldDocument`: the JSON document, one message in full, and the line of each position.
+Must never: do I/O, or fail because of the content of a record or a message: what cannot be read is shown as such.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .._conversation.formats import FORMATS, MessageFormat, detect
 from .._conversation.message import Message, readable_text
 from ..errors import InvalidMessage
 
-__all__ = ["LAYERS", "Fold", "lines_of"]
+__all__ = ["LAYERS", "FoldDocument", "parse_transcript"]
 
 LAYERS = ("pinned", "summary", "recent", "tools", "folded", "clipped")
 _PREVIEW = 100
-_LONGEST = 200_000
-"""Characters of a text that are sent unless all of them are asked for."""
+_MAX_CHARS = 200_000
+"""Characters of a text that are sent unless the whole text is requested."""
 _DAMAGED: Mapping[str, str] = {"role": "?", "content": "[this line of the transcript cannot be read]"}
 
 
-def lines_of(data: bytes, what: str) -> tuple[list[Any], list[str]]:
-    """The messages of a transcript by line, and what could not be read: such a line keeps its place."""
+def parse_transcript(data: bytes, what: str) -> tuple[list[Any], list[str]]:
+    """The messages of a transcript by line, and the problems: a line that cannot be read keeps its place."""
     values: list[Any] = []
     bad: list[int] = []
     for line in data.split(b"\n"):
@@ -43,35 +43,35 @@ def lines_of(data: bytes, what: str) -> tuple[list[Any], list[str]]:
         return values, []
     return values, [
         f"{what}: {len(bad):,} of {len(values):,} lines cannot be read, the first is line {bad[0] + 1:,}. "
-        "Put a backup of the file in its place; compact's verify() tells what else was altered."
+        "Put a backup of the file in its place; compact verify reports what else was altered."
     ]
 
 
 @dataclass
-class Fold:
-    """A fold as the archive has it: its record and the transcript before it, either of them perhaps in parts."""
+class FoldDocument:
+    """A compaction from the archive: its record and the transcript before it, either of them possibly incomplete."""
 
     record: Mapping[str, Any]
     transcript: Sequence[Any]
     complaints: list[str] = field(default_factory=list)
 
-    # -- what is where -----------------------------------------------------------------------------------------------
+    # -- positions and lines -----------------------------------------------------------------------------------------
 
     @cached_property
     def positions(self) -> list[int]:
-        """Of each line its position in the session."""
-        given = self._numbers("positions")
-        return [*given, *range(len(given), len(self.transcript))]
+        """The position in the session of each line."""
+        recorded = self._numbers("positions")
+        return [*recorded, *range(len(recorded), len(self.transcript))]
 
     @cached_property
-    def places(self) -> Mapping[int, int]:
-        """From a position to its line, where a line is a message and no summary of many."""
+    def line_by_position(self) -> Mapping[int, int]:
+        """The line of each position, without lines that are summaries."""
         summaries = self._earlier
         return {position: line for line, position in enumerate(self.positions) if line not in summaries}
 
     @cached_property
     def clipped(self) -> Mapping[int, int]:
-        """From the number of a made message to the line that it is a shortened form of."""
+        """The line that each clipped message shortens, by the number of the clipped message."""
         lines = {self.positions[line]: line for line in self._gone if line < len(self.positions)}
         return {
             number: lines[one["position"]]
@@ -81,16 +81,16 @@ class Fold:
 
     @property
     def made_numbers(self) -> range:
-        """The numbers of the messages that the fold made."""
+        """The numbers of the messages that the compaction made."""
         return range(len(self._made))
 
     # -- the document ------------------------------------------------------------------------------------------------
 
-    def document(self) -> dict[str, Any]:
-        """The fold as the page draws it; what only others know (undone, duration, cost) is added by them."""
+    def as_dict(self) -> dict[str, Any]:
+        """The document for the page; `queries` adds what other files have (undone, duration, cost)."""
         record = self.record
         before = [self._row(line) for line in range(len(self.positions))]
-        after = [row for slot in self._list("left") if (row := self._after(slot)) is not None]
+        after = [row for slot in self._list("left") if (row := self._row_after(slot)) is not None]
         counts, tokens = Counter[str](), Counter[str]()
         for row in before:
             if row[3] != "summary":
@@ -101,27 +101,27 @@ class Fold:
                 counts["summary"] += 1
                 tokens["summary"] += row[4]
         laws = self._list("laws")
-        told = ("version", "time", "note", "fallback", "base", "layout", "strategy", "model", "window", "trigger")
+        copied = ("version", "time", "note", "fallback", "base", "layout", "strategy", "model", "window", "trigger")
         return {
             "session": record.get("session_id"),
             "step": record.get("step"),
-            **{name: record.get(name) for name in (*told, "budget", "tokens_before", "tokens_after", "report")},
+            **{name: record.get(name) for name in (*copied, "budget", "tokens_before", "tokens_after", "report")},
             "reasons": self._list("reasons"),
             "counts": {layer: counts[layer] for layer in LAYERS},
             "tokens": {layer: tokens[layer] for layer in LAYERS},
             "before": before,
             "after": after,
             "summaries": [
-                {"made": number, "text": _words(self._read(one.get("message")), one.get("message"))}
+                {"made": number, "text": _text(self._read(one.get("message")), one.get("message"))}
                 for number, one in enumerate(self._made)
                 if one.get("summary")
             ],
             "laws": [{"id": law.id, "says": law.says, "rows": list(law.rows)} for law in LAWS if law.id in laws],
-            "complaints": [*self.complaints, *self._wrong()],
+            "complaints": [*self.complaints, *self._invalid_fields()],
         }
 
     def message(self, line: int | None, made: int | None, *, whole: bool = False) -> dict[str, Any] | None:
-        """One message of the transcript, or one that the fold made, in full; None when there is none."""
+        """One message of the transcript, or one that the compaction made, in full; None when it does not exist."""
         if made is not None:
             if not 0 <= made < len(self._made):
                 return None
@@ -132,8 +132,8 @@ class Fold:
         else:
             return None
         message = self._read(raw)
-        text, source = _words(message, raw), _pretty(raw)
-        longest = max(len(text), len(source)) if whole else _LONGEST
+        text, source = _text(message, raw), _pretty(raw)
+        longest = max(len(text), len(source)) if whole else _MAX_CHARS
         return {
             "role": _role(message, raw),
             "position": position,
@@ -149,7 +149,7 @@ class Fold:
             "cut": max(len(text), len(source)) > longest,
         }
 
-    # -- the parts ---------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _row(self, line: int) -> list[Any]:
         raw = self._raw(line)
@@ -163,7 +163,7 @@ class Fold:
             _preview(message, raw),
         ]
 
-    def _after(self, slot: Any) -> list[Any] | None:
+    def _row_after(self, slot: Any) -> list[Any] | None:
         if isinstance(slot, int):
             return [*self._row(slot), None] if 0 <= slot < len(self.positions) else None
         number = slot.get("made") if isinstance(slot, Mapping) else None
@@ -197,39 +197,39 @@ class Fold:
         counted = self.record.get("tokens")
         if isinstance(counted, list) and line < len(counted) and isinstance(counted[line], int):
             return int(counted[line])
-        return _estimated(message or self._read(self._raw(line)))
+        return _estimate_tokens(message or self._read(self._raw(line)))
 
     def _made_tokens(self, number: int, message: Message | None = None) -> int:
         counted = self._made[number].get("tokens")
         if isinstance(counted, int):
             return counted
-        return _estimated(message or self._read(self._made[number].get("message")))
+        return _estimate_tokens(message or self._read(self._made[number].get("message")))
 
     def _raw(self, line: int) -> Any:
         return self.transcript[line] if line < len(self.transcript) else _DAMAGED
 
     def _read(self, raw: Any) -> Message | None:
         try:
-            return self._dialect.read(raw)
+            return self._format.read(raw)
         except InvalidMessage:
             return None
 
     def _list(self, name: str) -> list[Any]:
-        given = self.record.get(name)
-        return given if isinstance(given, list) else []
+        value = self.record.get(name)
+        return value if isinstance(value, list) else []
 
     def _numbers(self, name: str) -> list[int]:
         return [number for number in self._list(name) if isinstance(number, int)]
 
-    def _wrong(self) -> list[str]:
-        """What of the record cannot be meant."""
+    def _invalid_fields(self) -> list[str]:
+        """Fields of the record with the wrong type."""
         names = [name for name in _LISTS if not isinstance(self.record.get(name), list | None)]
         if not names:
             return []
-        return [f"The record has no list in {', '.join(names)}: it is shown without. Put a backup of it in its place."]
+        return [f"The record has no list in {', '.join(names)}: it is shown without. Restore the record from a backup."]
 
     @cached_property
-    def _dialect(self) -> MessageFormat:
+    def _format(self) -> MessageFormat:
         return detect(self.transcript) or FORMATS["openai-chat"]
 
     @cached_property
@@ -259,7 +259,7 @@ class Fold:
 
 _LISTS = ("reasons", "laws", "left", "made", "positions", "tokens", "pinned", "tools", "gone", "earlier_summaries")
 _FIXED = ("system", "developer")
-"""Roles that are pinned unless somebody says otherwise; for records that do not tell."""
+"""Roles that are pinned by default; for records without a list of pinned messages."""
 
 
 def _role(message: Message | None, raw: Any) -> str:
@@ -269,8 +269,8 @@ def _role(message: Message | None, raw: Any) -> str:
     return role[:40] if isinstance(role, str) else "?"
 
 
-def _words(message: Message | None, raw: Any) -> str:
-    """What was said, and what tools answered; of what is no message all there is."""
+def _text(message: Message | None, raw: Any) -> str:
+    """The text of a message and of its tool results; for anything else the raw value."""
     if message is None:
         return _source(raw)
     return readable_text(message, with_calls=False)
@@ -282,8 +282,8 @@ def _preview(message: Message | None, raw: Any) -> str:
     return line if len(line) <= _PREVIEW else f"{line[: _PREVIEW - 1]}…"
 
 
-def _estimated(message: Message | None) -> int:
-    """Tokens of a message of which nobody counted them: characters divided by four."""
+def _estimate_tokens(message: Message | None) -> int:
+    """Tokens of a message without a recorded count: characters divided by four."""
     return 4 + (len(readable_text(message)) // 4 if message is not None else 0)
 
 

@@ -1,10 +1,11 @@
-"""A log as a row of JSON values, whatever it is written in: JSON lines, a JSON list, or one JSON object.
+"""A log as a sequence of JSON values: JSON lines, a JSON list, or one JSON object.
 
-Owns: `Log`: finding out which of these a source is, reading it in pieces of bounded size, and what is said of a file
-that is torn, damaged, empty or no JSON at all. Must never: know a product, or put what a line holds into a sentence.
+Owns: `LogReader`: detecting which of these a source is, reading it in pieces of bounded size, and the errors for files
+that are damaged, empty or not JSON.
+Must never: know a product, or put the content of a line into an error.
 
-A crash tears a file at its end: what cannot be read there is left out with a note. Before a line that is whole, it is
-damage, and somebody must look at the file: a `LogError` names the line.
+A crash cuts a file off at its end: what cannot be read there is left out with a note. An unreadable line before a
+readable one is damage, and a `LogError` names the line.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from ..errors import LogError
-from .sources import Source
+from .log_sources import LogSource
 
-__all__ = ["MAX_BYTES", "Foreign", "Log", "Row"]
+__all__ = ["MAX_BYTES", "LogReader", "NotALog", "Row"]
 
 MAX_BYTES = 512 << 20
 """The longest line, and the largest document that is not written in lines."""
 
 _HEAD, _HEAD_BYTES = 64, 4 << 20
-"""Rows that are looked at to tell whose log this is, and the bytes after which no more are."""
+"""Rows that are read to detect the format, and the bytes after which no more are."""
 
 _DECODER = json.JSONDecoder()
 
@@ -32,24 +33,24 @@ Row = tuple[int, Any]
 """The number of a line, or of an element of a list, from 1, and its value."""
 
 
-class Foreign(LogError):
-    """The file is no log at all; in a folder of logs such files are passed over."""
+class NotALog(LogError):
+    """The file is not a log; in a folder of logs such files are skipped."""
 
 
-class Log:
-    """A source as its rows: the lines of JSON lines, the elements of a JSON list, or one JSON object alone.
+class LogReader:
+    """The rows of a source: the lines of JSON lines, the elements of a JSON list, or one JSON object.
 
-    `head` are the first rows, until `rows()` gives all of them, once. `notes` says what was left out at the end; it is
-    complete before the last row is given.
+    `head` holds the first rows until `rows()` gives all of them, once. `notes` says what was left out at the end; it
+    is complete before the last row is given.
     """
 
-    def __init__(self, source: Source, limit: int = MAX_BYTES) -> None:
+    def __init__(self, source: LogSource, limit: int = MAX_BYTES) -> None:
         self.name = source.name
         self.notes: list[str] = []
         self.session = source.session
-        """The store and the place of an archived session, which has no rows."""
+        """The store and the folder of an archived session, which has no rows."""
         self.unit = "line"
-        """What a row is called in sentences."""
+        """What a row is called in notes and errors."""
         self._source = source
         self._limit = limit
         self._stream: BinaryIO | None = None
@@ -73,51 +74,51 @@ class Log:
         if self._stream is not None and self.name != "-":
             self._stream.close()
 
-    def __enter__(self) -> Log:
+    def __enter__(self) -> LogReader:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- the parts ---------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _read(self) -> Iterator[Row]:
         self._stream = self._source.open()
         lines = self._lines()
         first = next(lines, None)
         if first is None:
-            raise Foreign(f"{self.name} is empty; there is no conversation in it")
+            raise NotALog(f"{self.name} is empty; there is no conversation in it")
         number, line = first
         values, problem = _values(line)
         if problem is None:
             second = next(lines, None)
             if second is None and len(values) == 1:
-                yield from self._document(values[0])
+                yield from self._elements(values[0])
             elif second is None:
                 yield from ((number, value) for value in values)
             else:
-                yield from self._in_lines(chain([first, second], lines))
+                yield from self._read_lines(chain([first, second], lines))
         elif line.lstrip()[:1] in (b"{", b"["):
-            yield from self._spread_out(number, line, problem, lines)
+            yield from self._read_document(number, line, problem, lines)
         else:
-            raise self._foreign(problem)
+            raise self._not_a_log_error(problem)
 
-    def _document(self, value: Any) -> Iterator[Row]:
+    def _elements(self, value: Any) -> Iterator[Row]:
         if isinstance(value, list):
             self.unit = "element"
             yield from enumerate(value, 1)
         else:
             yield 1, value
 
-    def _spread_out(self, number: int, line: bytes, problem: str, lines: Iterator[Row]) -> Iterator[Row]:
-        """A document over several lines; all of it must be there."""
+    def _read_document(self, number: int, line: bytes, problem: str, lines: Iterator[Row]) -> Iterator[Row]:
+        """A document over several lines; it must be complete."""
         parts, size, next_is_whole = [line], len(line), False
         for _, part in lines:
             next_is_whole = next_is_whole or (len(parts) == 1 and part[:1] in b"{[" and _values(part)[1] is None)
             parts.append(part)
             size += len(part)
             if next_is_whole:
-                raise self._damaged(number, problem, number + 1)
+                raise self._damage_error(number, problem, number + 1)
             if size > self._limit:
                 raise LogError(
                     f"{self.name} is one JSON value of more than {self._limit:,} bytes, which would have to be in "
@@ -130,10 +131,10 @@ class Log:
                 "read in part, so fetch it again if it is cut off"
             )
         for value in values:
-            yield from self._document(value)
+            yield from self._elements(value)
 
-    def _in_lines(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[Row]:
-        """The values of all lines, each given when it is known whether anything whole follows it."""
+    def _read_lines(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[Row]:
+        """The values of all lines; each is given after the next readable line was found."""
         held: list[Row] = []
         bad: list[tuple[int, str]] = []
         for number, line in lines:
@@ -142,13 +143,13 @@ class Log:
                 bad.append((number, problem))
                 continue
             if bad:
-                raise self._damaged(*bad[0], number)
+                raise self._damage_error(*bad[0], number)
             yield from held
             held = [(number, value) for value in values]
         if bad:
             number, problem = bad[0]
-            rest = f" and {len(bad) - 1:,} behind it" if len(bad) > 1 else ""
-            self.notes.append(f"The log is torn at its end: line {number:,} {problem}; it{rest} was left out.")
+            rest = f" and {len(bad) - 1:,} after it" if len(bad) > 1 else ""
+            self.notes.append(f"The log is cut off at its end: line {number:,} {problem}; it{rest} was left out.")
         yield from held
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
@@ -159,13 +160,11 @@ class Log:
             try:
                 line = self._stream.readline(self._limit + 1)
             except EOFError:
-                self.notes.append("The packed file breaks off; what it still held was read.")
+                self.notes.append("The compressed file is cut off; the part that is there was read.")
                 return
             except (OSError, zlib.error) as error:
-                reason = getattr(error, "strerror", None) or "its packing is damaged"
-                raise LogError(
-                    f"{self.name} cannot be read behind line {number:,} ({reason}); fetch it again"
-                ) from None
+                reason = getattr(error, "strerror", None) or "its compression is damaged"
+                raise LogError(f"{self.name} cannot be read after line {number:,} ({reason}); fetch it again") from None
             if not line:
                 return
             number += 1
@@ -175,25 +174,25 @@ class Log:
             if number == 1:
                 line = line.removeprefix(b"\xef\xbb\xbf")
                 if b"\0" in line[:4096]:
-                    raise self._foreign("holds NUL bytes, as text never does")
+                    raise self._not_a_log_error("contains NUL bytes, so it is not text")
             if not line.isspace() and line:
                 yield number, line
 
-    def _damaged(self, number: int, problem: str, good: int) -> LogError:
+    def _damage_error(self, number: int, problem: str, good: int) -> LogError:
         return LogError(
-            f"{self.name} is damaged: line {number:,} {problem}, and line {good:,} behind it is whole. "
+            f"{self.name} is damaged: line {number:,} {problem}, and line {good:,} after it is valid. "
             "Remove that line to read the rest, or fetch the file again."
         )
 
-    def _foreign(self, problem: str) -> Foreign:
-        return Foreign(
-            f"{self.name} is neither JSON nor JSON lines: line 1 {problem}. Logs are read as one of these, packed with "
-            "gzip or not; IMPORTERS.md lists them."
+    def _not_a_log_error(self, problem: str) -> NotALog:
+        return NotALog(
+            f"{self.name} is neither JSON nor JSON lines: line 1 {problem}. Logs are read as one of these, with or "
+            "without gzip; IMPORTERS.md lists them."
         )
 
 
 def _values(line: bytes) -> tuple[list[Any], str | None]:
-    """The values of a line and None, or what is wrong with it. Some writers forget the line break between two."""
+    """The values of a line and None, or the problem with it. Some writers omit the line break between two values."""
     values: list[Any] = []
     try:
         text = line.decode("utf-8").strip()
@@ -207,4 +206,4 @@ def _values(line: bytes) -> tuple[list[Any], str | None]:
     except UnicodeDecodeError as error:
         return [], f"is not UTF-8 from its byte {error.start:,} on"
     except ValueError:
-        return [], f"is no whole JSON value ({len(line):,} bytes)"
+        return [], f"is not a complete JSON value ({len(line):,} bytes)"

@@ -1,6 +1,6 @@
-"""Threads for work that may never end, such as asking a store that does not answer.
+"""Daemon threads for work that may never end, such as a request to a store that does not answer.
 
-Owns: `Workers`. Must never: keep the process from ending, or take the threads that the rest of the viewer needs.
+Owns: `Workers`. Must never: keep the process from ending, or use the event loop's default threads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Workers:
-    """A few threads that nobody waits for."""
+    """A fixed number of daemon threads with one queue."""
 
     def __init__(self, count: int) -> None:
         self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -26,14 +26,14 @@ class Workers:
         for _ in range(count):
             threading.Thread(target=self._run, name="compact-view-archive", daemon=True).start()
 
-    def ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have something done; cancel what is given back if nobody needs it any more."""
+    def submit(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a function in a thread; cancel the returned future when the result is not needed any more."""
         future: Future[T] = Future()
         self._work.put((future, work))
         return asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Let each thread go when it has done what it does."""
+        """End each thread after its current work."""
         for _ in range(self._count):
             self._work.put(None)
 
