@@ -23,14 +23,13 @@ from compact import Ask, CompactConfig, CompactManager
 from compact._http.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from compact.proxy.body import Body
 from compact.proxy.conversations import Conversations, Exchange, Folded
-from compact.proxy.light import Light
 from compact.proxy.operations import Operations
 from compact.proxy.relay import Relay
+from compact.proxy.request_tokens import RequestCounter, RequestPrefixes
 from compact.proxy.responses import Listener
 from compact.proxy.state.memory_state import MemoryState
 from compact.proxy.upstream import Upstream, forwarded
 from compact.proxy.upstream_response import Reply
-from compact.proxy.weights import Scales
 from compact.testing import chat
 
 VALUES = st.recursive(
@@ -130,18 +129,18 @@ def test_the_scales_say_what_the_manager_says(endpoint: Endpoint) -> None:
         body = Body.read(json.dumps(asked).encode(), endpoint.messages)
         assert body is not None
         config = CompactConfig(max_context_tokens=6_000, storage={"adapter": "none"})
-        scales = Scales(config)
-        weight = asyncio.run(scales.weigh(endpoint, body, "gpt-4o", exactly=True))
+        scales = RequestCounter(config)
+        weight = asyncio.run(scales.count(endpoint, body, "gpt-4o", exactly=True))
         with CompactManager(config) as manager:
             decision = manager.should_compact("s", messages, tools=endpoint.weighed(asked), model="gpt-4o")
         assert weight.total == decision.usage.total
         assert weight.may_be_due == bool(decision)
-        assert asyncio.run(scales.weigh(endpoint, body, "gpt-4o")).may_be_due == bool(decision)
+        assert asyncio.run(scales.count(endpoint, body, "gpt-4o")).may_be_due == bool(decision)
         kept = body.messages[5:]
         fewer = Body.read(json.dumps({**asked, endpoint.messages: kept}).encode(), endpoint.messages)
         assert fewer is not None
-        exact = asyncio.run(Scales(config).weigh(endpoint, fewer, "gpt-4o", exactly=True))
-        assert scales.after(weight, endpoint, body, "gpt-4o", kept) == exact.total
+        exact = asyncio.run(RequestCounter(config).count(endpoint, fewer, "gpt-4o", exactly=True))
+        assert scales.count_replaced(weight, endpoint, body, "gpt-4o", kept) == exact.total
 
 
 def test_a_picture_weighs_more_than_its_bytes() -> None:
@@ -152,7 +151,7 @@ def test_a_picture_weighs_more_than_its_bytes() -> None:
     assert body is not None
     config = CompactConfig(max_context_tokens=6_000)
     assert len(body.text) < config.trigger_line
-    assert asyncio.run(Scales(config).weigh(CHAT, body, "gpt-4o")).may_be_due
+    assert asyncio.run(RequestCounter(config).count(CHAT, body, "gpt-4o")).may_be_due
 
 
 def test_a_window_that_was_heard_of_and_room_for_the_answer_count() -> None:
@@ -160,8 +159,8 @@ def test_a_window_that_was_heard_of_and_room_for_the_answer_count() -> None:
     asked = {"model": "gpt-4o", "max_tokens": 10**9, "messages": chat("u" * 20, words=50)}
     body = Body.read(json.dumps(asked).encode(), "messages")
     assert body is not None
-    scales = Scales(CompactConfig(max_context_tokens=100_000))
-    far, near = (asyncio.run(scales.weigh(CHAT, body, "gpt-4o", limit)) for limit in (None, 4_000))
+    scales = RequestCounter(CompactConfig(max_context_tokens=100_000))
+    far, near = (asyncio.run(scales.count(CHAT, body, "gpt-4o", limit)) for limit in (None, 4_000))
     assert (far.window, far.reserve, far.may_be_due) == (100_000, 50_000, False)
     assert (near.window, near.reserve, near.may_be_due) == (4_000, 2_000, True)
 
@@ -259,7 +258,7 @@ def test_long_texts_are_not_counted_on_the_event_loop(beside: dict[str, str]) ->
 
     async def others_ran() -> bool:
         other = asyncio.create_task(asyncio.sleep(0))
-        await Scales(CompactConfig(max_context_tokens=4_000)).weigh(MESSAGES, body, "claude")
+        await RequestCounter(CompactConfig(max_context_tokens=4_000)).count(MESSAGES, body, "claude")
         return other.done()
 
     assert asyncio.run(others_ran())
@@ -272,7 +271,7 @@ def test_a_character_may_be_several_tokens() -> None:
     assert body is not None
     config = CompactConfig(max_context_tokens=6_000)
     assert len(body.text) < config.trigger_line
-    assert asyncio.run(Scales(config).weigh(CHAT, body, "gpt-4o")).may_be_due
+    assert asyncio.run(RequestCounter(config).count(CHAT, body, "gpt-4o")).may_be_due
 
 
 @pytest.mark.parametrize(
@@ -284,7 +283,7 @@ def test_a_window_with_little_room(window: int, asked: int | None, reserve: int 
     fields = {"max_tokens": asked, "messages": chat("u" * 20, words=200)}
     body = Body.read(json.dumps(fields).encode(), "messages")
     assert body is not None
-    weight = asyncio.run(Scales(CompactConfig(max_context_tokens=100_000)).weigh(CHAT, body, "gpt-4o", window))
+    weight = asyncio.run(RequestCounter(CompactConfig(max_context_tokens=100_000)).count(CHAT, body, "gpt-4o", window))
     assert (reserve, due) == (weight.reserve, weight.may_be_due)
 
 
@@ -325,7 +324,7 @@ def request_of(first: int = 0, rounds: int = 9, named: str | None = None, path: 
 
 
 async def folded(conversations: Conversations, exchange: Exchange) -> Folded:
-    weight = await conversations.weigh(exchange)
+    weight = await conversations.count(exchange)
     made = await conversations.lighter(exchange, weight)
     assert made is not None
     return made
@@ -370,13 +369,13 @@ def test_what_a_refusal_teaches() -> None:
 
     async def window_after(refusal: str, exchange: Exchange = short) -> int:
         with several(state) as proxy:
-            weight = await proxy.weigh(exchange, exactly=True)
+            weight = await proxy.count(exchange, exactly=True)
             assert await proxy.lightest(exchange, weight, refusal, None) is not None
-            return (await proxy.weigh(exchange)).window
+            return (await proxy.count(exchange)).window
 
     async def window_known(exchange: Exchange) -> int:
         with several(state) as proxy:
-            return (await proxy.weigh(exchange)).window
+            return (await proxy.count(exchange)).window
 
     assert 4_000 == asyncio.run(window_after(""))
     assert 4_000 > asyncio.run(window_after("too long, limit of 20", request_of(rounds=5, path="/odd"))) > 20
@@ -412,7 +411,7 @@ def test_those_who_wait_for_a_fold_do_not_hold_it_up() -> None:
             folding = asyncio.create_task(folded(proxy, request_of(named="main")))
             await asked.wait()
             refused = [request_of(first, 5, "main") for first in (300, 600, 900)]
-            weights = [await proxy.weigh(one, exactly=True) for one in refused]
+            weights = [await proxy.count(one, exactly=True) for one in refused]
             again = [
                 asyncio.create_task(proxy.lightest(one, weight, "too long", None))
                 for one, weight in zip(refused, weights, strict=True)
@@ -548,7 +547,10 @@ def test_what_is_light_at_a_glance_is_light_on_the_scales(data: st.DataObject) -
     """However a conversation grows or changes: nobody is taken for light whom the manager should see."""
     words = data.draw(st.sampled_from([40, 120, 300]))
     pattern = "utr" * 30
-    scales, light = Scales(CompactConfig(max_context_tokens=data.draw(st.integers(12_000, 60_000)))), Light()
+    scales, light = (
+        RequestCounter(CompactConfig(max_context_tokens=data.draw(st.integers(12_000, 60_000)))),
+        RequestPrefixes(),
+    )
     sure = 0
     for size in sorted(data.draw(st.lists(st.integers(3, 90), min_size=2, max_size=6))):
         messages = chat(pattern[:size], words=words)
@@ -558,25 +560,25 @@ def test_what_is_light_at_a_glance_is_light_on_the_scales(data: st.DataObject) -
         raw = json.dumps({"messages": messages, "model": model}).encode()
         body = Body.read(raw, "messages")
         assert body is not None
-        glance, weight = light.glance(b"me", raw), asyncio.run(scales.weigh(CHAT, body, model))
-        assert not (glance.sure and weight.may_be_due)
-        sure += glance.sure
+        glance, weight = light.match(b"me", raw), asyncio.run(scales.count(CHAT, body, model))
+        assert not (glance.is_below and weight.may_be_due)
+        sure += glance.is_below
         if not weight.may_be_due:
-            light.keep(glance, weight.room, body.end)
-            assert len(raw) < 40_000 or weight.room < 20_000 or light.glance(b"me", raw).sure
-        assert not light.glance(b"you", raw).sure
+            light.remember(glance, weight.room, body.end)
+            assert len(raw) < 40_000 or weight.room < 20_000 or light.match(b"me", raw).is_below
+        assert not light.match(b"you", raw).is_below
 
 
 def test_a_picture_is_looked_at_and_a_smaller_window_makes_everything_forgotten() -> None:
     """A short address may stand for many tokens; and what was light may not be any more."""
-    light, messages = Light(), chat("u" * 200, words=60)
+    light, messages = RequestPrefixes(), chat("u" * 200, words=60)
     raw = json.dumps({"messages": messages}).encode()
     end = b"}]}"
-    light.keep(light.glance(b"me", raw), 50_000, end)
+    light.remember(light.match(b"me", raw), 50_000, end)
     more, seen = {"role": "user", "content": "x"}, {"role": "user", "content": [{"type": "image_url"}]}
     longer, pictured = (json.dumps({"messages": [*messages, one]}).encode() for one in (more, seen))
-    assert light.glance(b"me", longer).sure
-    assert not light.glance(b"me", pictured).sure
-    assert not light.glance(b"me", json.dumps({"messages": messages, "model": "other"}).encode()).sure
-    light.forget()
-    assert not light.glance(b"me", longer).sure
+    assert light.match(b"me", longer).is_below
+    assert not light.match(b"me", pictured).is_below
+    assert not light.match(b"me", json.dumps({"messages": messages, "model": "other"}).encode()).is_below
+    light.clear()
+    assert not light.match(b"me", longer).is_below

@@ -17,7 +17,7 @@ from .._conversation.tokens import Usage
 from ..config.limits import Limits
 from ..config.sections import Policy
 
-__all__ = ["Counters", "Decision", "decide"]
+__all__ = ["Counters", "Decision", "decide", "least_tokens_due"]
 
 
 class Counters(NamedTuple):
@@ -61,3 +61,13 @@ def decide(usage: Usage, counters: Counters, policy: Policy, lines: Limits, *, f
     if policy.layout == "rolling" and counters.rounds > policy.window_rounds:
         reasons.append("window_rounds")
     return Decision(tuple(reasons), usage, lines.window, line)
+
+
+def least_tokens_due(policy: Policy, limits: Limits) -> int:
+    """The fewest tokens at which `decide` can find a compaction due, or one is prepared ahead of need.
+
+    0 when a threshold counts messages, turns or rounds: such a compaction may be due at any size.
+    """
+    if policy.message_threshold or policy.turn_threshold or policy.layout == "rolling":
+        return 0
+    return min(limits.trigger, limits.prepare or limits.trigger)

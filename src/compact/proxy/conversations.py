@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -31,10 +30,11 @@ from .._session.entries import Memory
 from ..adapters._session_gate import Gate
 from ..errors import ArchiveError
 from .body import Body
-from .bounded import Bounded
-from .learned_windows import Limits
+from .fingerprint import conversation_digests, fold_key, limit_key, named_session, session_of
+from .learned_windows import LearnedWindows
+from .lru_cache import LruCache
+from .request_tokens import RequestCounter, RequestTokens
 from .state import State
-from .weights import Scales, Weight
 
 __all__ = ["Conversations", "Exchange", "Folded"]
 
@@ -84,48 +84,50 @@ class Conversations:
         self._gate = Gate(manager)
         self._state = state
         self._upstream = upstream
-        self._scales = Scales(manager.config)
+        self._counter = RequestCounter(manager.config)
         never = manager.config.policy.roles_never_prune
         self._instructions = [role for role in ("system", "developer") if role in never]
         # Threads of its own: one waits here for a fold of its session, which needs a thread itself to go on.
         self._shrinking = ThreadPoolExecutor(32, "compact-proxy-shrinking")
-        self._begun: Bounded[bytes, str] = Bounded(_HELD)
+        self._begun: LruCache[bytes, str] = LruCache(_HELD)
         """Lists that the manager was shown, by what they consist of: the session that a fold is prepared in."""
-        self._published: Bounded[str, int] = Bounded(_HELD)
+        self._published: LruCache[str, int] = LruCache(_HELD)
         """The newest fold of each session that others can find."""
-        self._limits = Limits(state)
+        self._windows = LearnedWindows(state)
         self._newest: WeakValueDictionary[str, Exchange] = WeakValueDictionary()
-        """Whose list each session weighed last: only its answer says anything of that weight."""
+        """Whose list each session weighed last: only its answer says anything of that counted."""
 
-    async def weigh(self, exchange: Exchange, *, exactly: bool = False) -> Weight:
+    async def count(self, exchange: Exchange, *, exactly: bool = False) -> RequestTokens:
         """What a request weighs, and whether that matters."""
-        limit = await self._limits.of(self._limit_key(exchange))
+        limit = await self._windows.of(self._limit_key(exchange))
         model = exchange.model or self._manager.config.model
-        return await self._scales.weigh(exchange.endpoint, exchange.body, model, limit, exactly=exactly)
+        return await self._counter.count(exchange.endpoint, exchange.body, model, limit, exactly=exactly)
 
-    async def lighter(self, exchange: Exchange, weight: Weight) -> Folded | None:
+    async def lighter(self, exchange: Exchange, counted: RequestTokens) -> Folded | None:
         """What to send instead of a request; None to send it as it is."""
         chain = await self._chain(exchange)
         session, known = await self._recognise(exchange, chain)
-        outgoing = await self._sent(exchange, weight, session)
+        outgoing = await self._sent(exchange, counted, session)
         if outgoing is exchange.body.messages:
             return None
-        return await self._told(exchange, weight, chain, session, known, outgoing)
+        return await self._told(exchange, counted, chain, session, known, outgoing)
 
-    async def lightest(self, exchange: Exchange, weight: Weight, refusal: str, refused: Folded | None) -> Folded | None:
+    async def lightest(
+        self, exchange: Exchange, counted: RequestTokens, refusal: str, refused: Folded | None
+    ) -> Folded | None:
         """What to send once more when the provider said that the request is too long; None when there is no way out.
 
         `refused` is what was sent in the place of the request, if anything was. A refusal without words is about
         something else than the window.
         """
-        sent, reserve = refused.after if refused else weight.total, weight.reserve or 0
+        sent, reserve = refused.after if refused else counted.total, counted.reserve or 0
         named = window_named(refusal)
         named = named if named and named >= _SMALLEST_WINDOW else None
         # By our count the window may be smaller than its name: what was refused is above it.
         asked = max(0, exchange.endpoint.reserved(exchange.body.fields) or 0)
         learned = min(named, sent + asked) if named else sent + reserve
         if refusal and learned > self._manager.config.policy.hard_cap_buffer:  # in a smaller one nothing is ever due
-            await self._limits.learn(self._limit_key(exchange), learned)
+            await self._windows.learn(self._limit_key(exchange), learned)
         chain = await self._chain(exchange)
         session, known = await self._recognise(exchange, chain)
         # The provider may count more than we do.
@@ -141,7 +143,7 @@ class Conversations:
         outgoing = await asyncio.get_running_loop().run_in_executor(self._shrinking, smaller)
         if outgoing is None:
             return None
-        return await self._told(exchange, weight, chain, session, known, outgoing, recovered=True)
+        return await self._told(exchange, counted, chain, session, known, outgoing, recovered=True)
 
     def heard(self, exchange: Exchange, session: str, answer: Any) -> None:
         """Listen to what the provider counted, in an answer or an event of its stream."""
@@ -154,20 +156,20 @@ class Conversations:
     def _asked(self, exchange: Exchange) -> dict[str, Any]:
         return {"tools": exchange.endpoint.weighed(exchange.body.fields), "model": exchange.model}
 
-    async def _sent(self, exchange: Exchange, weight: Weight, session: str) -> Any:
+    async def _sent(self, exchange: Exchange, counted: RequestTokens, session: str) -> Any:
         self._newest[session] = exchange
         return await self._gate.asend(
             session,
             exchange.body.messages,
             **self._asked(exchange),
-            reserve_output=weight.reserve,
-            window=weight.window,
+            reserve_output=counted.reserve,
+            window=counted.window,
         )
 
     async def _told(
         self,
         exchange: Exchange,
-        weight: Weight,
+        counted: RequestTokens,
         chain: list[bytes],
         session: str,
         known: Mapping[str, Any] | None,
@@ -188,11 +190,11 @@ class Conversations:
                 kind = "recovered" if recovered else "prepared" if "prepare" in folds[-1].reasons else "new"
                 winner = await self._publish(exchange, session, chain, made)
                 if winner is not None:
-                    outgoing, step = await self._sent(exchange, weight, session), winner["step"]
+                    outgoing, step = await self._sent(exchange, counted, session), winner["step"]
         model = exchange.model or self._manager.config.model
-        after = self._scales.after(weight, exchange.endpoint, exchange.body, model, outgoing)
+        after = self._counter.count_replaced(counted, exchange.endpoint, exchange.body, model, outgoing)
         content = exchange.body.carrying(outgoing)
-        return Folded(content, session, step, kind, weight.total, after)
+        return Folded(content, session, step, kind, counted.total, after)
 
     async def _publish(
         self, exchange: Exchange, session: str, chain: list[bytes], made: Sequence[Any]
@@ -208,9 +210,9 @@ class Conversations:
         if not exchange.named:
             value["session_id"] = session  # a hash of ours, whatever it looks like to a user's pattern
         ours = json.dumps(value).encode()
-        winner = await self._state.claim(_fold_key(chain[value["reach"] - 1]), ours)
+        winner = await self._state.claim(fold_key(chain[value["reach"] - 1]), ours)
         if winner == ours and _all_in(_made_by(value), made):
-            self._published.keep(session, value["step"])
+            self._published.put(session, value["step"])
             return None
         fold = _read(winner)
         return fold if fold is not None and await self._adopt(session, fold) else None
@@ -219,20 +221,19 @@ class Conversations:
 
     async def _chain(self, exchange: Exchange) -> list[bytes]:
         """A hash of each beginning of a list, from one message to all."""
-        whose = "\0".join((self._upstream, exchange.endpoint.dialect, exchange.named or ""))
-        total = sha256(exchange.credential + whose.encode("utf-8", "surrogatepass")).digest()
-        chain, contents = [], await self._scales.contents(exchange.body)
-        for message, content in zip(exchange.body.messages, contents, strict=True):
-            instructions = message.get("role") in self._instructions
-            total = sha256(total + (b"instructions" if instructions else content)).digest()
-            chain.append(total)
-        return chain
+        contents = await self._counter.content_digests(exchange.body)
+        pairs = zip(exchange.body.messages, contents, strict=True)
+        return conversation_digests(
+            exchange.credential,
+            (self._upstream, exchange.endpoint.dialect, exchange.named or ""),
+            (b"instructions" if one.get("role") in self._instructions else content for one, content in pairs),
+        )
 
     async def _recognise(self, exchange: Exchange, chain: list[bytes]) -> tuple[str, Mapping[str, Any] | None]:
         """The session of a request, and the fold that is known of it, which the manager knows then too."""
-        found = await self._state.first([_fold_key(link) for link in reversed(chain)])
+        found = await self._state.first([fold_key(link) for link in reversed(chain)])
         fold = _read(found[1]) if found else None
-        named = f"{exchange.named}-{exchange.credential.hex()[:16]}" if exchange.named else None
+        named = named_session(exchange.named, exchange.credential) if exchange.named else None
         if fold is not None:
             session = named or fold["session_id"]  # a name that looks like a secret was redacted in what travels
             if self._has(session, fold) or await self._adopt(session, fold):
@@ -240,8 +241,8 @@ class Conversations:
         if named:
             return named, None
         session = next(filter(None, map(self._begun.get, reversed(chain))), None)
-        session = session or f"proxy-{chain[-1].hex()[:16]}"
-        self._begun.keep(chain[-1], session)
+        session = session or session_of(chain[-1])
+        self._begun.put(chain[-1], session)
         return session, None
 
     def _has(self, session: str, fold: Mapping[str, Any]) -> bool:
@@ -255,16 +256,12 @@ class Conversations:
             await self._manager._aadopt_fold(session, fold)
         except ArchiveError:
             return False
-        self._published.keep(session, fold["step"])
+        self._published.put(session, fold["step"])
         return True
 
     def _limit_key(self, exchange: Exchange) -> str:
-        whose = "\0".join((self._upstream, exchange.endpoint.dialect, exchange.path, exchange.model or ""))
-        return f"limit:{sha256(exchange.credential + whose.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
-
-
-def _fold_key(link: bytes) -> str:
-    return f"fold:{link.hex()}"
+        names = self._upstream, exchange.endpoint.dialect, exchange.path, exchange.model or ""
+        return limit_key(exchange.credential, names)
 
 
 def _read(value: bytes) -> dict[str, Any] | None:

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from hashlib import blake2b
 from time import perf_counter
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -36,6 +34,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.responses import JSONResponse, Response
 
+from .fingerprint import loggable_session
+
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
@@ -48,8 +48,6 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _FOLDS = ("new", "replayed", "recovered", "prepared")
 """Made for this request; known already; made because the upstream said "too long"; written ahead of need."""
 _ENDPOINTS = ("openai-chat", "openai-responses", "anthropic", "other")
-_OURS = re.compile(r"proxy-[0-9a-f]{16}")
-"""A session's id that the proxy made itself."""
 _HEADERS = {"server": "compact proxy", "cache-control": "no-store"}
 _SECONDS = (0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 
@@ -207,16 +205,9 @@ class Record:
             told._folds.labels(fold.kind if fold.kind in _FOLDS else "other").inc()
             told._before.inc(fold.before)
             told._after.inc(fold.after)
-            line |= {"fold": fold.kind, "session": _shown(fold.session)}
+            line |= {"fold": fold.kind, "session": loggable_session(fold.session)}
             line |= {"tokens_before": fold.before, "tokens_after": fold.after}
         told._write("warning" if status >= 500 or error is not None else "info", "request", line)
-
-
-def _shown(session: str) -> str:
-    """An id for the log. A client may choose its own, and people put keys everywhere: of that there is a mark."""
-    if _OURS.fullmatch(session):
-        return session
-    return f"named-{blake2b(session.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 
 class _StateCollector(Collector):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import httpcore
@@ -25,8 +24,9 @@ from ..errors import CompactError
 from .body import Body
 from .compression import overheard, unpacked
 from .conversations import Conversations, Exchange, Folded
-from .light import Glance, Light
+from .fingerprint import CREDENTIAL_HEADERS, caller_digest
 from .operations import Operations, Record
+from .request_tokens import PrefixMatch, RequestPrefixes
 from .responses import Answer, Listener, Refused
 from .summarizer import CALLER, Caller
 from .upstream import FAILURES, Headers, Upstream, forwarded
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Relay"]
 
 _ENDPOINTS = (CHAT, RESPONSES, MESSAGES)
-_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 _ABOUT_THE_CALLER = frozenset(
-    {*_CREDENTIALS, b"anthropic-version", b"anthropic-beta", b"openai-organization", b"openai-project"}
+    {*CREDENTIAL_HEADERS, b"anthropic-version", b"anthropic-beta", b"openai-organization", b"openai-project"}
 )
 _BODILESS = frozenset({204, 304})
 _LONGEST_NAME = 128
@@ -79,7 +78,7 @@ class Relay:
         self._max_requests = max_requests
         self._running = 0
         self._folding: set[asyncio.Task[Any]] = set()
-        self._light = Light()
+        self._prefixes = RequestPrefixes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -141,13 +140,13 @@ class Relay:
         exchange: Exchange | None = None
         folded: Folded | None = None
         if endpoint is not None:
-            glance = self._light.glance(_whose(scope) + target, content)
-            exchange = None if glance.sure else await self._read(scope, target, endpoint, content)
-            folded = await self._lighter(exchange, glance) if exchange is not None else None
+            match = self._prefixes.match(_caller_digest(scope) + target, content)
+            exchange = None if match.is_below else await self._read(scope, target, endpoint, content)
+            folded = await self._lighter(exchange, match) if exchange is not None else None
         reply = await self._sent(scope, target, content, folded, endpoint)
         try:
             if endpoint is not None and (refusal := await reply.too_long()) is not None:
-                self._light.forget()
+                self._prefixes.clear()
                 exchange = exchange or await self._read(scope, target, endpoint, content)
                 lightest = await self._lightest(exchange, refusal, folded) if exchange is not None else None
                 if lightest is not None:
@@ -175,24 +174,24 @@ class Relay:
             raise Refused(400, f"x-compact-session has {len(named)} characters; the most is {_LONGEST_NAME}.")
         if not named.isprintable():  # it stands in a header of the answer too
             raise Refused(400, "x-compact-session has characters in it that cannot be printed; use letters and digits.")
-        exchange = Exchange(endpoint, body, _whose(scope), target.decode("latin-1"), named or None)
+        exchange = Exchange(endpoint, body, _caller_digest(scope), target.decode("latin-1"), named or None)
         CALLER.set(_caller(exchange, scope, target))
         return exchange
 
-    async def _lighter(self, exchange: Exchange, glance: Glance) -> Folded | None:
+    async def _lighter(self, exchange: Exchange, match: PrefixMatch) -> Folded | None:
         """What to send in the place of a request; None when it stays as it is."""
         with self._unharmed():
-            weight = await self._conversations.weigh(exchange)
-            if weight.may_be_due:
-                return await self._finished(self._conversations.lighter(exchange, weight))
-            self._light.keep(glance, weight.room, exchange.body.end)
+            counted = await self._conversations.count(exchange)
+            if counted.may_be_due:
+                return await self._finished(self._conversations.lighter(exchange, counted))
+            self._prefixes.remember(match, counted.room, exchange.body.end)
         return None
 
     async def _lightest(self, exchange: Exchange, refusal: str, refused: Folded | None) -> Folded | None:
         """What to send once more after a refusal; None when there is no way out."""
         with self._unharmed():
-            weight = await self._conversations.weigh(exchange, exactly=True)
-            return await self._finished(self._conversations.lightest(exchange, weight, refusal, refused))
+            counted = await self._conversations.count(exchange, exactly=True)
+            return await self._finished(self._conversations.lightest(exchange, counted, refusal, refused))
         return None
 
     @contextmanager
@@ -292,10 +291,8 @@ def _endpoint_of(method: str, target: bytes) -> Endpoint | None:
     return next((endpoint for endpoint in _ENDPOINTS if path.endswith(endpoint.path)), None)
 
 
-def _whose(scope: Scope) -> bytes:
-    """A hash of what a request came with that says whose it is."""
-    headers = dict(scope["headers"])
-    return sha256(b"\0".join((*(headers.get(name, b"") for name in _CREDENTIALS), scope["query_string"]))).digest()
+def _caller_digest(scope: Scope) -> bytes:
+    return caller_digest(dict(scope["headers"]), scope["query_string"])
 
 
 def _caller(exchange: Exchange, scope: Scope, target: bytes) -> Caller:
