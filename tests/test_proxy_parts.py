@@ -22,14 +22,14 @@ from prometheus_client import generate_latest
 from compact import Ask, CompactConfig, CompactManager
 from compact._http.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from compact.proxy.body import Body
-from compact.proxy.conversations import Conversations, Exchange, Folded
+from compact.proxy.conversations import CompactedRequest, Conversations, ProxyExchange
 from compact.proxy.operations import Operations
 from compact.proxy.relay import Relay
 from compact.proxy.request_tokens import RequestCounter, RequestPrefixes
-from compact.proxy.responses import Listener
+from compact.proxy.responses import UsageListener
 from compact.proxy.state.memory_state import MemoryState
-from compact.proxy.upstream import Upstream, forwarded
-from compact.proxy.upstream_response import Reply
+from compact.proxy.upstream import Upstream, forwardable_headers
+from compact.proxy.upstream_response import UpstreamResponse
 from compact.testing import chat
 
 VALUES = st.recursive(
@@ -66,7 +66,7 @@ def test_a_body_is_read_as_json_and_what_stays_keeps_its_bytes(
     ]
     kept = [one for one in body.messages if data.draw(st.booleans())]
     summary = {"role": "user", "content": "a \ud800 \u2028 summary"}
-    sent = body.carrying([summary, *kept])
+    sent = body.with_messages([summary, *kept])
     assert json.loads(sent) == {**json.loads(raw), "messages": [summary, *kept]}
     places = [body.spans[next(i for i, one in enumerate(body.messages) if one is each)] for each in kept]
     at = 0
@@ -111,7 +111,7 @@ def test_numbers_escapes_and_order_of_what_stays_are_the_clients() -> None:
     kept = b'{"z": 1.10, "a": 1e400, "b": "\\u00e9\\ud800", "z":  2}'
     body = Body.read(b'{"model":"m","messages":[{"role":"user"},' + kept + b'],"stream":true}', "messages")
     assert body is not None
-    assert body.carrying([{"s": 1}, body.messages[1]]) == (
+    assert body.with_messages([{"s": 1}, body.messages[1]]) == (
         b'{"model":"m","messages":[{"s": 1},' + kept + b'],"stream":true}'
     )
 
@@ -179,7 +179,7 @@ def test_headers_about_the_connection_and_ours_do_not_pass() -> None:
         (b"Cookie", b"a=1"),
         (b"Cookie", b"b=2"),
     ]
-    assert forwarded(given) == [(b"Accept", b"*/*"), (b"Cookie", b"a=1"), (b"Cookie", b"b=2")]
+    assert forwardable_headers(given) == [(b"Accept", b"*/*"), (b"Cookie", b"a=1"), (b"Cookie", b"b=2")]
 
 
 @pytest.mark.parametrize(
@@ -205,30 +205,30 @@ def test_headers_about_the_connection_and_ours_do_not_pass() -> None:
 def test_a_redirect_leads_through_us_or_nowhere(said: bytes, place: bytes | None) -> None:
     """A client follows it with its key."""
     upstream = Upstream("http://up.test:8080/base/", timeout=1, connect_timeout=1)
-    assert upstream.location(said) == place
+    assert upstream.rewrite_location(said) == place
 
 
 def test_a_compressed_body_is_read_within_its_limit() -> None:
     """Not one byte more is unpacked than a body may have."""
-    from compact.proxy.compression import unpacked
-    from compact.proxy.responses import Refused
+    from compact.proxy.compression import unpack_body
+    from compact.proxy.responses import RequestRefused
 
     plain = b"x" * 1_000
     for encoding, data in ((b"deflate", zlib.compress(plain)), (b"", plain), (b"br", plain)):
-        assert unpacked(data, encoding, 1_000) == plain
+        assert unpack_body(data, encoding, 1_000) == plain
     for data, status in ((zlib.compress(plain * 10_000), 413), (b"no", 400), (zlib.compress(plain)[:-5], 400)):
-        with pytest.raises(Refused) as refused:
-            unpacked(data, b"gzip", 1_000)
+        with pytest.raises(RequestRefused) as refused:
+            unpack_body(data, b"gzip", 1_000)
         assert refused.value.status == status
 
 
 def test_only_packings_that_can_be_overheard_are_asked_for() -> None:
     """A refusal that nobody can read cannot be answered by a smaller request."""
-    from compact.proxy.compression import Unpacker, overheard
+    from compact.proxy.compression import Unpacker, readable_encodings
 
-    assert overheard(b"gzip, deflate, br, zstd") == b"gzip, deflate"
-    assert overheard(b"br;q=1.0, gzip;q=0.5") == b"gzip;q=0.5"
-    assert overheard(b"br") == overheard(b"*") == b"identity"
+    assert readable_encodings(b"gzip, deflate, br, zstd") == b"gzip, deflate"
+    assert readable_encodings(b"br;q=1.0, gzip;q=0.5") == b"gzip;q=0.5"
+    assert readable_encodings(b"br") == readable_encodings(b"*") == b"identity"
     packed, reader = zlib.compress(b"usage" * 100), Unpacker(b"deflate")
     assert reader.read(packed[:10]) + reader.read(packed[10:]) == b"usage" * 100
     bomb = Unpacker(b"gzip")
@@ -241,9 +241,9 @@ def test_only_packings_that_can_be_overheard_are_asked_for() -> None:
 def test_a_path_does_not_lead_out_of_the_part_that_is_served(path: bytes) -> None:
     """Behind a prefix there may be somebody else's."""
     below, whole = (Upstream(f"http://up.test{part}", timeout=1, connect_timeout=1) for part in ("/team", ""))
-    assert below.leaves(path)
-    assert not whole.leaves(path)
-    assert not below.leaves(b"/v1/files/report..final.json")
+    assert below.leaves_prefix(path)
+    assert not whole.leaves_prefix(path)
+    assert not below.leaves_prefix(b"/v1/files/report..final.json")
 
 
 @pytest.mark.parametrize("beside", [{"tools": "tool"}, {"system": "words"}, {}])
@@ -315,17 +315,17 @@ def several(state: Any = None, summarizer: Any = None, **sections: Any) -> Itera
         yield Conversations(manager, state or MemoryState(ttl=60), "http://up.test")
 
 
-def request_of(first: int = 0, rounds: int = 9, named: str | None = None, path: str = "/v1/chat") -> Exchange:
+def request_of(first: int = 0, rounds: int = 9, named: str | None = None, path: str = "/v1/chat") -> ProxyExchange:
     """A request that is too long for the window when it has nine rounds."""
     messages = chat("s" + "utr" * rounds + "u", words=120, first=first)
     body = Body.read(json.dumps({"model": "gpt-4o", "messages": messages}).encode(), "messages")
     assert body is not None
-    return Exchange(CHAT, body, b"somebody", path, named)
+    return ProxyExchange(CHAT, body, b"somebody", path, named)
 
 
-async def folded(conversations: Conversations, exchange: Exchange) -> Folded:
+async def folded(conversations: Conversations, exchange: ProxyExchange) -> CompactedRequest:
     weight = await conversations.count(exchange)
-    made = await conversations.lighter(exchange, weight)
+    made = await conversations.compact(exchange, weight)
     assert made is not None
     return made
 
@@ -367,13 +367,13 @@ def test_what_a_refusal_teaches() -> None:
     """A window that is named, for that path alone and for a while; nothing without words, or with odd numbers."""
     state, short = MemoryState(ttl=60), request_of(rounds=5)
 
-    async def window_after(refusal: str, exchange: Exchange = short) -> int:
+    async def window_after(refusal: str, exchange: ProxyExchange = short) -> int:
         with several(state) as proxy:
             weight = await proxy.count(exchange, exactly=True)
-            assert await proxy.lightest(exchange, weight, refusal, None) is not None
+            assert await proxy.compact_refused(exchange, weight, refusal, None) is not None
             return (await proxy.count(exchange)).window
 
-    async def window_known(exchange: Exchange) -> int:
+    async def window_known(exchange: ProxyExchange) -> int:
         with several(state) as proxy:
             return (await proxy.count(exchange)).window
 
@@ -391,8 +391,8 @@ def test_a_body_that_is_refused_by_its_bytes_names_no_window() -> None:
     """413 is about bytes; 400 in the words of a provider is about tokens."""
     said = b'{"error": {"code": "context_length_exceeded", "message": "maximum context length is 2000 tokens"}}'
     for status, content, text in ((413, b"<title>413 Too Large</title>", ""), (400, said, said.decode())):
-        reply = Reply(httpcore.Response(status, content=content))
-        assert text == asyncio.run(reply.too_long())
+        reply = UpstreamResponse(httpcore.Response(status, content=content))
+        assert text == asyncio.run(reply.read_overflow())
 
 
 def test_those_who_wait_for_a_fold_do_not_hold_it_up() -> None:
@@ -413,7 +413,7 @@ def test_those_who_wait_for_a_fold_do_not_hold_it_up() -> None:
             refused = [request_of(first, 5, "main") for first in (300, 600, 900)]
             weights = [await proxy.count(one, exactly=True) for one in refused]
             again = [
-                asyncio.create_task(proxy.lightest(one, weight, "too long", None))
+                asyncio.create_task(proxy.compact_refused(one, weight, "too long", None))
                 for one, weight in zip(refused, weights, strict=True)
             ]
             await asyncio.sleep(0.2)
@@ -455,16 +455,18 @@ def test_an_odd_answer_is_still_the_clients() -> None:
     exchange.endpoint = RESPONSES
     with several() as proxy:
         proxy._newest["s"] = exchange
-        listener = Listener(proxy, exchange, "s")
+        listener = UsageListener(proxy, exchange, "s")
         for answer in (b'{"usage": {"input_tokens": 1}, "output": 5}', b'{"usage": [], "output": [{"type": []}]}'):
-            listener.hear(b"data: " + answer + b"\n")
+            listener.feed(b"data: " + answer + b"\n")
         listener.end()
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-async def asked(relay: Relay, exchange: Exchange, *headers: tuple[bytes, bytes], stays: bool = True) -> dict[str, Any]:
+async def asked(
+    relay: Relay, exchange: ProxyExchange, *headers: tuple[bytes, bytes], stays: bool = True
+) -> dict[str, Any]:
     """What a client gets that sends this, and then stays or leaves; empty when it left."""
     said: list[Any] = []
     coming = [{"type": "http.request", "body": exchange.body.text.encode()}]
@@ -506,7 +508,7 @@ def test_folds_of_clients_that_left_are_requests_too() -> None:
             async with asyncio.timeout(20):
                 during = await asked(relay, request_of(first=300))
             go.set()
-            await relay.settle()
+            await relay.finish_compactions()
             after = await asked(relay, request_of())
         return [one.get("status", 0) for one in (left, during, after)]
 
@@ -564,7 +566,7 @@ def test_what_is_light_at_a_glance_is_light_on_the_scales(data: st.DataObject) -
         assert not (glance.is_below and weight.may_be_due)
         sure += glance.is_below
         if not weight.may_be_due:
-            light.remember(glance, weight.room, body.end)
+            light.remember(glance, weight.room, body.ending)
             assert len(raw) < 40_000 or weight.room < 20_000 or light.match(b"me", raw).is_below
         assert not light.match(b"you", raw).is_below
 
