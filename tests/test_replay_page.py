@@ -27,11 +27,11 @@ from compact.importers import Conversation
 from compact.replay import Comparison, Lab, Setting, Sums, Trial, Window, replay, summed
 from compact.replay.html_page import page
 from compact.replay.number_format import money, percent, seconds, short
-from compact.replay.plots import Line, lines, thinned
-from compact.replay.report import COLUMNS, described, findings
+from compact.replay.plots import PlotLine, line_plot, thin_out
+from compact.replay.report import COLUMNS, findings, report_value
 from compact.replay.svg import Box, labels, ticks
-from compact.replay.table import parts
-from compact.replay.tune import Reason, Tuned, Verdict
+from compact.replay.table import report_parts
+from compact.replay.tune import Reason, TuningResult, Verdict
 from compact.testing import chat
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,7 +141,7 @@ def test_a_moment_says_what_was_lost_where_and_what_stood_there_instead(lab: Lab
 
 
 def test_numbers_of_the_page_are_those_of_the_json(lab: Lab, made: str) -> None:
-    report = json.loads(json.dumps(described(lab, summed(lab))))
+    report = json.loads(json.dumps(report_value(lab, summed(lab))))
     assert {trial.name: trial.fingerprint for trial in lab.trials} == report["fingerprints"]
     assert "25%" == report["setting"]["window"]
     rows = Elements(made).rows
@@ -215,7 +215,7 @@ def test_in_a_browser(made: str, tmp_path: Path) -> None:
 def test_the_tables_fit_the_terminal(lab: Lab, width: int) -> None:
     screen = Console(file=StringIO(), width=width, highlight=False, markup=False)
     comparison = summed(lab)
-    for part in parts(comparison, SETTING, width, by_source=True):
+    for part in report_parts(comparison, SETTING, width, by_source=True):
         screen.print(part)
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     rows = text.splitlines()
@@ -311,7 +311,7 @@ def test_labels_lie_on_nothing(places: list[tuple[float, float]]) -> None:
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=400), st.integers(4, 50))
 def test_thinning_keeps_the_peaks(values: list[int], most: int) -> None:
-    kept = thinned(values, most)
+    kept = thin_out(values, most)
     assert all(values[place] == value for place, value in kept)
     assert kept == sorted(kept)
     assert {0, len(values) - 1, values.index(max(values)), values.index(min(values))} <= {place for place, _ in kept}
@@ -319,8 +319,8 @@ def test_thinning_keeps_the_peaks(values: list[int], most: int) -> None:
 
 
 def test_a_plot_says_what_it_shows() -> None:
-    drawn = [Line("untouched", [900, 5000, 90_000]), Line("<p>", [900, 3000, 1000], [2], 0)]
-    text = lines(drawn, 4000, short, wide=True, title="t")
+    drawn = [PlotLine("untouched", [900, 5000, 90_000]), PlotLine("<p>", [900, 3000, 1000], [2], 0)]
+    text = line_plot(drawn, 4000, short, wide=True, title="t")
     assert "<title>&lt;p&gt;, call 3: 1,000 tokens after a fold</title>" in text
     assert "the window, 4,000 tokens" in text
     assert "untouched 90k ↑" in text  # it leaves the paper, and says how far
@@ -394,7 +394,7 @@ def test_what_tune_found_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     trials = Trial("start", CompactConfig()), Trial("tuned", CompactConfig().changed(trigger_pct=0.5))
     reason = Reason("trigger_pct", 0.5, 0.85, -0.2, 0.1)
     verdicts = Verdict("training", start, start), [Verdict("shop", start, chosen)]
-    tuned = Tuned(*trials, {"trigger_pct": 0.5}, [reason], *verdicts)
+    tuned = TuningResult(*trials, {"trigger_pct": 0.5}, [reason], *verdicts)
     _show_tuned(tuned)
     shown = capsys.readouterr().out
     assert re.search(r"^shop +start .*\n +tuned +4 +0 +\$0\.5000", shown, re.M)
@@ -402,7 +402,7 @@ def test_what_tune_found_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "shop: not better" in shown
     told = _tuned(tuned)
     assert [("shop", False, 0.5)] == [(one["source"], one["better"], one["tuned"]["cost"]) for one in told["held"]]
-    _show_tuned(Tuned(*trials, {}, [], verdicts[0], []))
+    _show_tuned(TuningResult(*trials, {}, [], verdicts[0], []))
     shown = capsys.readouterr().out
     assert "Nothing was better than the start" in shown
     assert "too few conversations to hold any back" in shown

@@ -39,7 +39,7 @@ from .replay_options import (  # fmt: skip
 
 if TYPE_CHECKING:
     from ..replay import Comparison, Lab
-    from ..replay.tune import Tuned, Verdict
+    from ..replay.tune import TuningResult, Verdict
 
 __all__: list[str] = []
 
@@ -76,7 +76,7 @@ def replay_command(
     Example:  compact replay chat.json --policy default --policy rolling --window 25% --html report.html
     """
     from ..replay import replay, summed
-    from ..replay.table import parts
+    from ..replay.table import report_parts
 
     setting = setting_of(window, model, cache_read, cache_write, no_cache)
     trials = trials_of(policy)
@@ -94,11 +94,11 @@ def replay_command(
         comparison = summed(lab)
         _write(lab, comparison, out, html)
         if as_json:
-            from ..replay.report import described
+            from ..replay.report import report_value
 
-            show_json(described(lab, comparison))
+            show_json(report_value(lab, comparison))
         else:
-            show(*parts(comparison, setting, screen_width(), by_source))
+            show(*report_parts(comparison, setting, screen_width(), by_source))
     if not any(sums.conversations for sums in comparison.policies):
         raise LogError("no conversation could be replayed; the sentences above say why")
 
@@ -130,7 +130,7 @@ def tune(
     Example:  compact tune chat.json --window 25% --candidates 2 -o tuned.yaml
     """
     from ..config import CompactConfig
-    from ..replay.config_writer import chosen_file
+    from ..replay.config_writer import config_text
     from ..replay.tune import tune as search
 
     if output.exists() and not force:
@@ -149,7 +149,7 @@ def tune(
             folder=out,
             progress=lambda stage, share: told(f"{stage} {share}%"),
         )
-    write_bytes(chosen_file(tuned, setting).encode(), output)
+    write_bytes(config_text(tuned, setting).encode(), output)
     if as_json:
         show_json(_tuned(tuned))
     else:
@@ -157,7 +157,7 @@ def tune(
     say(f"wrote {output}")
 
 
-def _show_tuned(tuned: Tuned) -> None:
+def _show_tuned(tuned: TuningResult) -> None:
     from ..replay.table import groups_table, sums_tables
 
     held = {verdict.source: [*_named(verdict)] for verdict in tuned.held}
@@ -179,8 +179,8 @@ def _named(verdict: Verdict) -> list[Any]:
     return [replace(verdict.start, policy="start"), replace(verdict.chosen, policy="tuned")]
 
 
-def _tuned(tuned: Tuned) -> dict[str, Any]:
-    def described(verdict: Verdict) -> dict[str, Any]:
+def _tuned(tuned: TuningResult) -> dict[str, Any]:
+    def report_value(verdict: Verdict) -> dict[str, Any]:
         start, chosen = (sums.as_dict() for sums in _named(verdict))
         return {"source": verdict.source, "better": verdict.better, "start": start, "tuned": chosen}
 
@@ -188,21 +188,21 @@ def _tuned(tuned: Tuned) -> dict[str, Any]:
         "found": tuned.found,
         "changes": tuned.changes,
         "reasons": [{"field": one.name, "value": one.value, "reason": str(one)} for one in tuned.reasons],
-        "trained": described(tuned.trained),
-        "held": [described(verdict) for verdict in tuned.held],
+        "trained": report_value(tuned.trained),
+        "held": [report_value(verdict) for verdict in tuned.held],
     }
 
 
 def _write(lab: Lab, comparison: Comparison, out: Path | None, html: Path | None) -> None:
     """The files that were asked for."""
     from ..replay.html_page import page
-    from ..replay.report import described
+    from ..replay.report import report_value
 
     written = [path for path in (out / "report.html" if out is not None else None, html) if path is not None]
     for path in written:
         write_bytes(page(lab, comparison).encode(), path)
     if out is not None:
-        text = json.dumps(described(lab, comparison), indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(report_value(lab, comparison), indent=2, ensure_ascii=False) + "\n"
         write_bytes(json_bytes(text), out / "report.json")
         written.append(out / "report.json")
     if written:

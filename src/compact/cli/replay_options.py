@@ -135,11 +135,11 @@ def engine_of(engine: EngineName, jobs: int | None, address: str | None, alone: 
         return on_ray(address, jobs)
     if address is not None:
         raise typer.BadParameter("--address is a cluster's; add --engine ray")
-    from ..replay.executors import here, processes
+    from ..replay.executors import in_process, processes
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = jobs or cores
-    return here if alone or number == 1 else processes(number)
+    return in_process if alone or number == 1 else processes(number)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The policy that a search chose, as a file with its reasons.
 
-Owns: `chosen_file`. Must never: search, or write to a disk.
+Owns: `config_text`. Must never: search, or write to a disk.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Any
 
 from ..config.environment import SECTIONS
 from .trial import Setting
-from .tune import Tuned
+from .tune import TuningResult
 
-__all__ = ["chosen_file"]
+__all__ = ["config_text"]
 
 
-def chosen_file(tuned: Tuned, setting: Setting) -> str:
+def config_text(tuned: TuningResult, setting: Setting) -> str:
     """A `compact.yaml`: what was chosen, and in comments what it is worth and why each value stands there."""
-    return "\n".join([*_head(tuned, setting), *_body(tuned), ""])
+    return "\n".join([*_comment_lines(tuned, setting), *_setting_lines(tuned), ""])
 
 
-def _head(tuned: Tuned, setting: Setting) -> Iterator[str]:
+def _comment_lines(tuned: TuningResult, setting: Setting) -> Iterator[str]:
     trained = tuned.trained
     window = f"a window of {setting.window}" if setting.window else "the window of the configuration"
     if setting.window is not None and setting.window.share is not None:
@@ -50,7 +50,7 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
-def _body(tuned: Tuned) -> Iterator[str]:
+def _setting_lines(tuned: TuningResult) -> Iterator[str]:
     import yaml  # here, because only this needs to write it
 
     reasons = {reason.name: reason for reason in tuned.reasons}
@@ -67,8 +67,8 @@ def _body(tuned: Tuned) -> Iterator[str]:
                 yield f"  # {reasons[key]}"
             elif key == "layout" and "layout" in tuned.changes:
                 yield "  # The layouts have different fields, so what this one alone is worth cannot be told."
-            yield from (f"  {line}" for line in _lines(yaml, key, one))
+            yield from (f"  {line}" for line in _yaml_lines(yaml, key, one))
 
 
-def _lines(yaml: Any, key: str, value: Any) -> list[str]:
+def _yaml_lines(yaml: Any, key: str, value: Any) -> list[str]:
     return list(yaml.safe_dump({key: value}, sort_keys=False).splitlines())

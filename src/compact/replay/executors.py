@@ -1,6 +1,6 @@
 """Where runs happen: in this process, in many, or on a cluster.
 
-Owns: `Task`, `Engine`, `here`, `processes`, and that a lost worker loses nothing. Must never: know what a result means.
+Owns: `Task`, `Engine`, `in_process`, `processes`, and that a lost worker loses nothing. Must never: know what a result means.
 
 An engine takes tasks as they come and gives their results as they are done, in any order. It holds few tasks at a time,
 so the logs are read no faster than they are worked off. A conversation travels with its task: a worker needs no
@@ -28,11 +28,22 @@ from .results import Result
 from .run import run
 from .trial import Setting, Trial
 
-__all__ = ["AHEAD", "PATIENCE", "Done", "Engine", "Task", "died", "here", "processes", "unsent", "work"]
+__all__ = [
+    "MAX_ATTEMPTS",
+    "QUEUED_PER_WORKER",
+    "Engine",
+    "Task",
+    "TaskResults",
+    "crashed_results",
+    "in_process",
+    "processes",
+    "run_task",
+    "unsendable_results",
+]
 
-AHEAD = 2
+QUEUED_PER_WORKER = 2
 """Tasks that wait for each worker, so that none is idle while the logs are read."""
-PATIENCE = 3
+MAX_ATTEMPTS = 3
 """How often a task is tried whose worker died."""
 
 
@@ -54,14 +65,14 @@ class Task:
         return [f"{digest}-{trial.fingerprint}-{setting.fingerprint}" for trial in trials]
 
 
-Done = list[tuple[str, Result]]
+TaskResults = list[tuple[str, Result]]
 """Results by key."""
 
-Engine = Callable[[Iterable[Task]], Iterator[Done]]
+Engine = Callable[[Iterable[Task]], Iterator[TaskResults]]
 """Takes tasks and gives what is done, in any order."""
 
 
-def work(task: Task) -> Done:
+def run_task(task: Task) -> TaskResults:
     """All trials of one conversation. Whatever goes wrong in one of them is its result, not the end of the run."""
     recording = Recording(task.conversation)
     done = []
@@ -69,7 +80,7 @@ def work(task: Task) -> Done:
         try:
             result = run(recording, trial, task.setting)
         except Exception as error:  # a run of thousands must not end because of one conversation
-            result = _failed(
+            result = _failed_result(
                 task, trial, f"{type(error).__name__}: {error}" if isinstance(error, CompactError) else _BUG
             )
         done.append((key, result))
@@ -79,53 +90,53 @@ def work(task: Task) -> Done:
 _BUG = "it could not be replayed; please report this with the log"
 
 
-def died(task: Task) -> Done:
+def crashed_results(task: Task) -> TaskResults:
     """The results of a task whose workers died again and again."""
-    why = f"its process died {PATIENCE} times; it may need more memory than there is"
-    return [(key, _failed(task, trial, why)) for key, trial in task.trials]
+    why = f"its process died {MAX_ATTEMPTS} times; it may need more memory than there is"
+    return [(key, _failed_result(task, trial, why)) for key, trial in task.trials]
 
 
-def unsent(task: Task) -> Done:
+def unsendable_results(task: Task) -> TaskResults:
     """The results of a task that cannot be handed to another process."""
     why = "it is nested too deeply to be sent to another process; replay it alone, with one process"
-    return [(key, _failed(task, trial, why)) for key, trial in task.trials]
+    return [(key, _failed_result(task, trial, why)) for key, trial in task.trials]
 
 
-def _failed(task: Task, trial: Trial, why: str) -> Result:
+def _failed_result(task: Task, trial: Trial, why: str) -> Result:
     return Result(conversation=task.conversation.id, source=task.conversation.source, policy=trial.name, error=why)
 
 
-def here(tasks: Iterable[Task]) -> Iterator[Done]:
+def in_process(tasks: Iterable[Task]) -> Iterator[TaskResults]:
     """One after the other, in this process."""
-    return map(work, tasks)
+    return map(run_task, tasks)
 
 
 def processes(number: int) -> Engine:
     """So many processes on this machine."""
 
-    def engine(tasks: Iterable[Task]) -> Iterator[Done]:
+    def engine(tasks: Iterable[Task]) -> Iterator[TaskResults]:
         fresh = iter(tasks)
-        again: list[_Try] = []
+        again: list[_Attempt] = []
         while True:
             # Not forked: the host may have threads, and a fork of a program with threads may hang.
-            with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_begin) as pool:
-                running: dict[Future[Done], _Try] = {}
+            with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
+                running: dict[Future[TaskResults], _Attempt] = {}
                 try:
-                    while _fill(pool, running, again, fresh, number):
+                    while _submit_tasks(pool, running, again, fresh, number):
                         for future in wait(running, return_when=FIRST_COMPLETED).done:
                             error = future.exception()
                             if isinstance(error, BrokenProcessPool):
                                 raise error
                             task, _ = running.pop(future)
-                            yield future.result() if error is None else unsent(task)
+                            yield future.result() if error is None else unsendable_results(task)
                     return
                 except BrokenProcessPool:
                     # One worker died, and with it the pool. Nobody knows whose task it was: all are tried again.
                     for task, deaths in running.values():
-                        if deaths + 1 < PATIENCE:
+                        if deaths + 1 < MAX_ATTEMPTS:
                             again.append((task, deaths + 1))
                         else:
-                            yield died(task)
+                            yield crashed_results(task)
                 finally:
                     for future in running:
                         future.cancel()
@@ -133,12 +144,16 @@ def processes(number: int) -> Engine:
     return engine
 
 
-_Try = tuple[Task, int]
+_Attempt = tuple[Task, int]
 """A task, and how many pools died with it."""
 
 
-def _fill(
-    pool: ProcessPoolExecutor, running: dict[Future[Done], _Try], again: list[_Try], fresh: Iterator[Task], number: int
+def _submit_tasks(
+    pool: ProcessPoolExecutor,
+    running: dict[Future[TaskResults], _Attempt],
+    again: list[_Attempt],
+    fresh: Iterator[Task],
+    number: int,
 ) -> bool:
     """Give the workers something to do; False when there is nothing left.
 
@@ -146,25 +161,25 @@ def _fill(
     """
     while True:
         suspected = bool(again) or any(deaths for _, deaths in running.values())
-        if len(running) >= (1 if suspected else number * (1 + AHEAD)):
+        if len(running) >= (1 if suspected else number * (1 + QUEUED_PER_WORKER)):
             return True
         task, deaths = again.pop() if again else (next(fresh, None), 0)
         if task is None:
             return bool(running)
         try:
-            running[pool.submit(work, task)] = task, deaths
+            running[pool.submit(run_task, task)] = task, deaths
         except BrokenProcessPool:
             again.append((task, deaths))
             raise
 
 
-def _begin() -> None:
+def _start_worker() -> None:
     """What a worker does first. Ctrl-C is for its parent, and without a parent there is nobody to work for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = parent_process()
     assert parent is not None
     parent.join()

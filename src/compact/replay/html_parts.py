@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from .svg import mark
+from .svg import marker
 
-__all__ = ["key", "row", "table"]
+__all__ = ["legend_entry", "row", "table"]
 
 _TEXTS = frozenset({"policy", "was missing"})
 """Columns of words; all others but the first are of numbers."""
 
 
-def key(name: str, number: int | None) -> str:
+def legend_entry(name: str, number: int | None) -> str:
     """A name behind its mark."""
-    return f'<svg class="key" viewBox="0 0 12 12" aria-hidden="true">{mark(number)}</svg><bdi>{escape(name)}</bdi>'
+    return f'<svg class="key" viewBox="0 0 12 12" aria-hidden="true">{marker(number)}</svg><bdi>{escape(name)}</bdi>'
 
 
 def table(heads: Iterable[str], rows: Iterable[str], kind: str = "") -> str:

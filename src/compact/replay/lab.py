@@ -16,7 +16,7 @@ from typing import Self
 
 from ..errors import ConfigError
 from ..importers import Conversation
-from .executors import Engine, Task, here
+from .executors import Engine, Task, in_process
 from .results import Result, Results
 from .trial import Setting, Trial
 
@@ -65,7 +65,7 @@ def replay(
     trials: Sequence[Trial],
     setting: Setting | None = None,
     *,
-    engine: Engine = here,
+    engine: Engine = in_process,
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Lab:

@@ -11,9 +11,21 @@ from html import escape
 from math import ceil
 from typing import NamedTuple
 
-from .svg import LINE, Box, Frame, Written, axes, colour, cut, labels, mark, picture, words
+from .svg import (
+    LINE,
+    Box,
+    NumberFormat,
+    PlotArea,
+    axes,
+    colour_class,
+    labels,
+    marker,
+    svg_document,
+    text_element,
+    truncate,
+)
 
-__all__ = ["Line", "Point", "bar", "lines", "scatter", "thinned"]
+__all__ = ["PlotLine", "Point", "bar_svg", "line_plot", "scatter_plot", "thin_out"]
 
 _APART = 5
 """Pixels between two marks on one line, at least."""
@@ -21,7 +33,7 @@ _ABOVE = 2
 """A line without a policy is drawn up to so many times the limit; beyond that it would press the others flat."""
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     """Values at 1, 2, 3 …, and which of them (from 0) bear a mark. Number None is the reference."""
 
     name: str
@@ -40,7 +52,7 @@ class Point(NamedTuple):
     title: str = ""
 
 
-def thinned(values: Sequence[int], most: int) -> list[tuple[int, int]]:
+def thin_out(values: Sequence[int], most: int) -> list[tuple[int, int]]:
     """Places and values, about so many at most. Of each stretch the least and the largest stay: teeth stay teeth."""
     size = ceil(2 * len(values) / most)
     if len(values) <= most:
@@ -52,7 +64,7 @@ def thinned(values: Sequence[int], most: int) -> list[tuple[int, int]]:
     return [(place, values[place]) for place in sorted(places)]
 
 
-def lines(drawn: Sequence[Line], limit: int, written: Written, *, wide: bool, title: str) -> str:
+def line_plot(drawn: Sequence[PlotLine], limit: int, written: NumberFormat, *, wide: bool, title: str) -> str:
     """Lines against their places, with the limit across. Marks are what happened there."""
     size = Box(0, 0, 1040, 360) if wide else Box(0, 0, 360, 260)
     names = 118 if wide else 8
@@ -60,7 +72,7 @@ def lines(drawn: Sequence[Line], limit: int, written: Written, *, wide: bool, ti
     ours = max((max(line.values, default=0) for line in drawn if line.number is not None), default=0)
     all_ = max((max(line.values, default=0) for line in drawn), default=0)
     high = max(1.08 * ours, 1.12 * limit, min(1.05 * all_, _ABOVE * limit))
-    frame = Frame(Box(46, 14, size.width - 46 - names, size.height - 50), 1, max(2, count), 0, high)
+    frame = PlotArea(Box(46, 14, size.width - 46 - names, size.height - 50), 1, max(2, count), 0, high)
     parts = axes(frame, ("call of the model", "tokens in the request"), (lambda call: f"{call:,.0f}", written), wide)
     height = frame.y(limit)
     parts.append(
@@ -75,32 +87,32 @@ def lines(drawn: Sequence[Line], limit: int, written: Written, *, wide: bool, ti
         f'viewBox="{inner.x:g} {inner.y:g} {inner.width:g} {inner.height:g}">'
     )
     for line in drawn:
-        path = "L".join(f"{frame.x(at + 1):.1f} {frame.y(value):.1f}" for at, value in thinned(line.values, 700))
+        path = "L".join(f"{frame.x(at + 1):.1f} {frame.y(value):.1f}" for at, value in thin_out(line.values, 700))
         if path:
             parts.append(
-                f'<path class="line {colour(line.number)}" d="M{path}"><title>{escape(line.name)}</title></path>'
+                f'<path class="line {colour_class(line.number)}" d="M{path}"><title>{escape(line.name)}</title></path>'
             )
     for line in sorted(drawn, key=lambda line: -len(line.marked)):  # few marks are not hidden by many
-        parts += _marks(frame, line)
+        parts += _markers(frame, line)
     parts.append("</svg>")
     if wide:
-        parts += _ends(frame, drawn, written)
-    return picture(size, parts, title)
+        parts += _end_names(frame, drawn, written)
+    return svg_document(size, parts, title)
 
 
-def _marks(frame: Frame, line: Line) -> Iterable[str]:
+def _markers(frame: PlotArea, line: PlotLine) -> Iterable[str]:
     last = float("-inf")
     size = 1.5 if len(line.marked) * _APART > frame.paper.width / 4 else 3
     for at in line.marked:
         if (x := frame.x(at + 1)) - last >= _APART:
             last = x
             value = line.values[at]
-            yield mark(
+            yield marker(
                 line.number, x, frame.y(value), size, f"{line.name}, call {at + 1:,}: {value:,} tokens after a fold"
             )
 
 
-def _ends(frame: Frame, drawn: Sequence[Line], written: Written) -> Iterable[str]:
+def _end_names(frame: PlotArea, drawn: Sequence[PlotLine], written: NumberFormat) -> Iterable[str]:
     """The names beside the ends of their lines, pushed apart where they would lie on each other."""
     edge = frame.paper.x + frame.paper.width + 8
     lowest = frame.paper.y + frame.paper.height
@@ -113,11 +125,19 @@ def _ends(frame: Frame, drawn: Sequence[Line], written: Written) -> Iterable[str
     for left, (wanted, _, line) in zip(range(len(ends) - 1, -1, -1), ends, strict=True):
         at = max(at, min(wanted, lowest - LINE * left))
         gone = f" {written(line.values[-1])} ↑" if line.values[-1] > frame.high else ""
-        yield words(edge, at + 4, cut(line.name, 16 - len(gone)) + gone, f"name {colour(line.number)}", title=line.name)
+        yield text_element(
+            edge,
+            at + 4,
+            truncate(line.name, 16 - len(gone)) + gone,
+            f"name {colour_class(line.number)}",
+            title=line.name,
+        )
         at += LINE
 
 
-def scatter(points: Sequence[Point], edge: Sequence[int], written: tuple[Written, Written], *, wide: bool) -> str:
+def scatter_plot(
+    points: Sequence[Point], edge: Sequence[int], written: tuple[NumberFormat, NumberFormat], *, wide: bool
+) -> str:
     """Cost to the right, fidelity upwards, and the best edge: the steps that no point lies above and to the left of.
 
     `edge` are places in `points`, from the left. The reference may lie far from all else: then it stands at the margin,
@@ -125,14 +145,14 @@ def scatter(points: Sequence[Point], edge: Sequence[int], written: tuple[Written
     """
     size = Box(0, 0, 1040, 380) if wide else Box(0, 0, 360, 300)
     ours = [point for point in points if point.number is not None] or points
-    left, right = _span([point.x for point in ours], 0, float("inf"))
-    low, high = _span([point.y for point in ours], 0, 1)
+    left, right = _padded_range([point.x for point in ours], 0, float("inf"))
+    low, high = _padded_range([point.y for point in ours], 0, 1)
     for point in points:
         if point.x <= 2 * right - left:
             right = max(right, point.x + 0.06 * (point.x - left))
         if point.y <= 2 * high - low:
             high = max(high, point.y)
-    frame = Frame(Box(52, 14, size.width - 68, size.height - 54), left, right, low, high)
+    frame = PlotArea(Box(52, 14, size.width - 68, size.height - 54), left, right, low, high)
     inner = frame.paper
     parts = axes(frame, ("cost", "fidelity"), written, wide)
     places, names = [], []
@@ -140,19 +160,19 @@ def scatter(points: Sequence[Point], edge: Sequence[int], written: tuple[Written
         x, y = min(frame.x(point.x), inner.x + inner.width), max(frame.y(point.y), inner.y)
         away = (x, y) != (frame.x(point.x), frame.y(point.y))
         places.append((x, y))
-        names.append(cut(point.name, 24) + (f" ({written[0](point.x)}, {written[1](point.y)}) ↗" if away else ""))
+        names.append(truncate(point.name, 24) + (f" ({written[0](point.x)}, {written[1](point.y)}) ↗" if away else ""))
     steps = _steps([places[at] for at in edge], inner)
     if steps:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in steps)
         said = "<title>the best edge: nothing was both cheaper and better</title>"
         parts.append(f'<path class="edge" d="M{path}">{said}</path>')
-    marks = [mark(point.number, *place, 6, point.title) for point, place in zip(points, places, strict=True)]
+    marks = [marker(point.number, *place, 6, point.title) for point, place in zip(points, places, strict=True)]
     for point, (x, y), name, box in zip(points, places, names, labels(places, names, inner, steps), strict=True):
         near, middle = min(max(x, box.x), box.x + box.width), box.y + box.height / 2
         if abs(near - x) > 16 or abs(middle - y) > 22:
             parts.append(f'<path class="leader" d="M{x:.1f} {y:.1f}L{near:.1f} {middle:.1f}"/>')
-        parts.append(words(box.x + 2, box.y + 11, name, f"name {colour(point.number)}", title=point.name))
-    return picture(size, [*parts, *marks], "cost against fidelity")
+        parts.append(text_element(box.x + 2, box.y + 11, name, f"name {colour_class(point.number)}", title=point.name))
+    return svg_document(size, [*parts, *marks], "cost against fidelity")
 
 
 def _steps(edge: Sequence[tuple[float, float]], paper: Box) -> list[tuple[float, float]]:
@@ -165,16 +185,16 @@ def _steps(edge: Sequence[tuple[float, float]], paper: Box) -> list[tuple[float,
     return [*corners, (paper.x + paper.width, corners[-1][1])]
 
 
-def bar(share: float, number: int | None) -> str:
+def bar_svg(share: float, number: int | None) -> str:
     """A share of one as a bar; the sheet gives it its size."""
     width = 100 * min(1.0, max(0.0, share))
     return (
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="mark {colour(number)}" width="{width:.2f}" height="8"/></svg>'
+        f'<rect class="mark {colour_class(number)}" width="{width:.2f}" height="8"/></svg>'
     )
 
 
-def _span(values: Sequence[float], least: float, most: float) -> tuple[float, float]:
+def _padded_range(values: Sequence[float], least: float, most: float) -> tuple[float, float]:
     """From the smallest to the largest with some room around, but not beyond what can be."""
     low, high = min(values), max(values)
     room = (high - low) * 0.15 or abs(high) * 0.1 or 0.1

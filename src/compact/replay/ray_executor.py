@@ -28,13 +28,22 @@ from typing import Any
 
 from .. import __version__
 from ..errors import ConfigError, MissingExtra
-from .executors import AHEAD, PATIENCE, Done, Engine, Task, died, unsent, work
+from .executors import (
+    MAX_ATTEMPTS,
+    QUEUED_PER_WORKER,
+    Engine,
+    Task,
+    TaskResults,
+    crashed_results,
+    run_task,
+    unsendable_results,
+)
 
 __all__ = ["on_ray"]
 
 _STORE = 128 << 20
 """Bytes that a cluster of our own holds of what is under way; what is more goes to the disk."""
-_LOOK = 5.0
+_INTERVAL = 5.0
 """Seconds to wait for a cluster's first word, and after which it is asked again how large it is: it may grow."""
 
 
@@ -45,20 +54,20 @@ def on_ray(address: str | None = None, workers: int | None = None) -> Engine:
     already is used as it is. On a cluster that is there, `workers` is how many tasks may be under way.
     """
 
-    def engine(tasks: Iterable[Task]) -> Iterator[Done]:
+    def engine(tasks: Iterable[Task]) -> Iterator[TaskResults]:
         if find_spec("ray") is None:
             raise MissingExtra('Replaying on a cluster needs Ray: pip install "agent-compact[ray]".')
         ray: Any = import_module("ray")
-        with _silenced(ray), _connected(ray, address or os.environ.get("RAY_ADDRESS"), workers) as is_own:
-            room = _Room(ray, None if is_own else workers)
-            yield from _spread(ray, iter(tasks), room)
+        with _silence(ray), _cluster(ray, address or os.environ.get("RAY_ADDRESS"), workers) as is_own:
+            room = _TaskLimit(ray, None if is_own else workers)
+            yield from _run_tasks(ray, iter(tasks), room)
 
     return engine
 
 
-def _spread(ray: Any, fresh: Iterator[Task], room: _Room) -> Iterator[Done]:
+def _run_tasks(ray: Any, fresh: Iterator[Task], room: _TaskLimit) -> Iterator[TaskResults]:
     """All tasks over the cluster, and each again whose worker died."""
-    remote = ray.remote(num_cpus=1, max_retries=0)(_work)
+    remote = ray.remote(num_cpus=1, max_retries=0)(_run_remote)
     running: dict[Any, tuple[Task, int]] = {}
     again: list[tuple[Task, int]] = []
     try:
@@ -70,7 +79,7 @@ def _spread(ray: Any, fresh: Iterator[Task], room: _Room) -> Iterator[Done]:
                 try:
                     running[remote.remote(__version__, task)] = task, deaths
                 except (PicklingError, RecursionError, TypeError):
-                    yield unsent(task)
+                    yield unsendable_results(task)
             if not running:
                 return
             (ready,), _ = ray.wait(list(running), num_returns=1)
@@ -78,12 +87,12 @@ def _spread(ray: Any, fresh: Iterator[Task], room: _Room) -> Iterator[Done]:
             try:
                 done = ray.get(ready)
             except ray.exceptions.RayTaskError:
-                raise _not_there() from None  # our work never raises: it could not even begin
+                raise _package_missing() from None  # our work never raises: it could not even begin
             except ray.exceptions.RayError:
-                if deaths + 1 < PATIENCE:
+                if deaths + 1 < MAX_ATTEMPTS:
                     again.append((task, deaths + 1))
                     continue
-                done = died(task)
+                done = crashed_results(task)
             del ready  # what Ray holds of a result goes with the last reference to it
             yield done
     finally:
@@ -92,21 +101,21 @@ def _spread(ray: Any, fresh: Iterator[Task], room: _Room) -> Iterator[Done]:
                 ray.cancel(left)
 
 
-def _work(version: str, task: Task) -> Done:
+def _run_remote(version: str, task: Task) -> TaskResults:
     """What a worker does."""
     if version != __version__:
         raise RuntimeError(version)
-    return work(task)
+    return run_task(task)
 
 
-def _not_there() -> MissingExtra:
+def _package_missing() -> MissingExtra:
     return MissingExtra(
         f"The workers of the Ray cluster cannot run compact {__version__} with Python {platform.python_version()}; "
         f'install there what is installed here: pip install "agent-compact=={__version__}".'
     )
 
 
-class _Room:
+class _TaskLimit:
     """How many tasks may be under way."""
 
     def __init__(self, ray: Any, most: int | None) -> None:
@@ -117,14 +126,14 @@ class _Room:
     def tasks(self) -> int:
         if self._most is not None:
             return self._most
-        if not self._known or monotonic() - self._asked > _LOOK:
+        if not self._known or monotonic() - self._asked > _INTERVAL:
             self._asked = monotonic()
-            self._known = (1 + AHEAD) * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+            self._known = (1 + QUEUED_PER_WORKER) * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         return self._known
 
 
 @contextmanager
-def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[bool]:
+def _cluster(ray: Any, address: str | None, workers: int | None) -> Iterator[bool]:
     """A cluster for the time of a block; whether it is one of our own."""
     if ray.is_initialized():
         yield False
@@ -132,7 +141,7 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[b
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address and address != "local":
         try:
-            _knock(address)
+            _check_reachable(address)
             ray.init(address=address, **quiet)
         except Exception as error:
             raise ConfigError(
@@ -147,7 +156,7 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[b
         return
     # The names of Ray's sockets are long, and a system takes about a hundred characters.
     near = None if sys.platform == "win32" else "/tmp"  # noqa: S108 - the folder itself has a random name
-    with TemporaryDirectory(prefix="ray-", dir=near, ignore_cleanup_errors=True) as folder, _environment():
+    with TemporaryDirectory(prefix="ray-", dir=near, ignore_cleanup_errors=True) as folder, _cluster_environment():
         ray.init(
             address="local",
             num_cpus=workers or os.cpu_count(),
@@ -163,7 +172,7 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[b
 
 
 @contextmanager
-def _silenced(ray: Any) -> Iterator[None]:
+def _silence(ray: Any) -> Iterator[None]:
     """Ray prints on standard output that a worker died, whatever it is told; a report may be written there."""
     worker = ray._private.worker
     before = getattr(worker, "_worker_logs_enabled", True)
@@ -174,11 +183,11 @@ def _silenced(ray: Any) -> Iterator[None]:
         worker._worker_logs_enabled = before
 
 
-def _knock(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Whether anybody answers at an address: Ray itself would try for many minutes to find that out."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdigit():
-        create_connection((host.strip("[]"), int(port)), timeout=_LOOK).close()
+        create_connection((host.strip("[]"), int(port)), timeout=_INTERVAL).close()
 
 
 _TOKEN = token_hex(32)
@@ -186,7 +195,7 @@ _TOKEN = token_hex(32)
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
+def _cluster_environment() -> Iterator[None]:
     """What the processes of our own cluster inherit: this package, wherever it is, and a token.
 
     Without one Ray would write a token of its own into the user's home. What the user set stays as it is.

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..config import CompactConfig
 
-__all__ = ["Changes", "described", "draw", "neighbours", "value_of"]
+__all__ = ["Changes", "changed_fields", "draw", "neighbours", "value_of"]
 
 Changes = dict[str, Any]
 """Fields and their values, by the flat names that `CompactConfig.changed` takes."""
@@ -53,7 +53,7 @@ def neighbours(changes: Changes) -> Iterator[Changes]:
         yield from ({**changes, name: values[i]} for i in near if 0 <= i < len(values) and i != at)
 
 
-def described(start: CompactConfig, changes: Changes) -> Changes:
+def changed_fields(start: CompactConfig, changes: Changes) -> Changes:
     """What of a candidate differs from where the search started."""
     return {name: value for name, value in changes.items() if value != value_of(start, name)}
 

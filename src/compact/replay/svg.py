@@ -1,6 +1,6 @@
 """The paper that plots are drawn on, as SVG text: scales, ticks, axes, marks, and names that lie on nothing else.
 
-Owns: `Box`, `Frame`, and every sign on the paper. Must never: know what is drawn, or let a name be anything but text.
+Owns: `Box`, `PlotArea`, and every sign on the paper. Must never: know what is drawn, or let a name be anything but text.
 
 Colours are classes (`c0`, `c1`, …) that the page's sheet gives a light and a dark value. Each name has a mark of its
 own shape besides, so that nobody needs to tell colours apart.
@@ -14,14 +14,27 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-__all__ = ["LINE", "Box", "Frame", "Written", "axes", "colour", "cut", "labels", "mark", "picture", "ticks", "words"]
+__all__ = [
+    "LINE",
+    "Box",
+    "NumberFormat",
+    "PlotArea",
+    "axes",
+    "colour_class",
+    "labels",
+    "marker",
+    "svg_document",
+    "text_element",
+    "ticks",
+    "truncate",
+]
 
 _COLOURS = 6
 """Classes that the sheet knows. The seventh name has the first one's colour, and another mark."""
 _LETTER, LINE = 6.6, 14
 """Pixels of a name: a letter's width, generously, and a line's height."""
 
-Written = Callable[[float], str]
+NumberFormat = Callable[[float], str]
 """How a number reads on an axis."""
 
 
@@ -52,7 +65,7 @@ class Box(NamedTuple):
         )
 
 
-class Frame(NamedTuple):
+class PlotArea(NamedTuple):
     """Where values lie on the paper."""
 
     paper: Box
@@ -81,21 +94,21 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(number * step, digits) for number in range(ceil(low / step), floor(high / step) + 1)]
 
 
-def colour(number: int | None) -> str:
+def colour_class(number: int | None) -> str:
     """The class of a name's colour."""
     return "ref" if number is None else f"c{number % _COLOURS}"
 
 
-def mark(number: int | None, x: float = 6, y: float = 6, size: float = 4, title: str = "") -> str:
+def marker(number: int | None, x: float = 6, y: float = 6, size: float = 4, title: str = "") -> str:
     """The mark of a name: circle, square, triangle, diamond, triangle upside down, cross; a ring is the reference."""
     inside = f"<title>{escape(title)}</title>" if title else ""
     if number is None:
         return f'<circle class="mark ref" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}">{inside}</circle>'
     outline = _SHAPES[(number + number // _COLOURS) % len(_SHAPES)]
     if outline is None:
-        return f'<circle class="mark {colour(number)}" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}">{inside}</circle>'
+        return f'<circle class="mark {colour_class(number)}" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}">{inside}</circle>'
     corners = " ".join(f"{x + size * right:.1f},{y + size * down:.1f}" for right, down in outline)
-    return f'<polygon class="mark {colour(number)}" points="{corners}">{inside}</polygon>'
+    return f'<polygon class="mark {colour_class(number)}" points="{corners}">{inside}</polygon>'
 
 
 _THIN, _WIDE = 0.35, 1.1
@@ -150,7 +163,7 @@ def _around(ring: int) -> Sequence[tuple[float, float]]:
     return ((0, -up), (0, up), (side, -up), (side, up), (-side, -up), (-side, up))
 
 
-def axes(frame: Frame, names: tuple[str, str], written: tuple[Written, Written], wide: bool) -> list[str]:
+def axes(frame: PlotArea, names: tuple[str, str], written: tuple[NumberFormat, NumberFormat], wide: bool) -> list[str]:
     """Both axes with round numbers, a faint line at each of the upward one."""
     paper = frame.paper
     bottom = paper.y + paper.height
@@ -158,29 +171,29 @@ def axes(frame: Frame, names: tuple[str, str], written: tuple[Written, Written],
     for value in ticks(frame.low, frame.high, 5):
         y = frame.y(value)
         parts.append(f'<path class="grid" d="M{paper.x:g} {y:.1f}H{paper.x + paper.width:g}"/>')
-        parts.append(words(paper.x - 6, y + 4, written[1](value), "tick", "end"))
+        parts.append(text_element(paper.x - 6, y + 4, written[1](value), "tick", "end"))
     for value in ticks(frame.left, frame.right, 8 if wide else 4):
         x = frame.x(value)
         parts.append(f'<path class="grid" d="M{x:.1f} {bottom:g}v4"/>')
-        parts.append(words(x, bottom + 16, written[0](value), "tick", "middle"))
-    parts.append(words(paper.x + paper.width, bottom + 31, f"{names[0]} →", "axis", "end"))
-    parts.append(words(0, 9, f"↑ {names[1]}", "axis"))
+        parts.append(text_element(x, bottom + 16, written[0](value), "tick", "middle"))
+    parts.append(text_element(paper.x + paper.width, bottom + 31, f"{names[0]} →", "axis", "end"))
+    parts.append(text_element(0, 9, f"↑ {names[1]}", "axis"))
     parts.append(f'<path class="base" d="M{paper.x:g} {bottom:g}H{paper.x + paper.width:g}"/>')
     return parts
 
 
-def words(x: float, y: float, text: str, kind: str, anchor: str = "start", title: str = "") -> str:
+def text_element(x: float, y: float, text: str, kind: str, anchor: str = "start", title: str = "") -> str:
     """A text; `title` says it whole where it was cut."""
     more = f"<title>{escape(title)}</title>" if title and title != text else ""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}{more}</text>'
 
 
-def cut(name: str, most: int) -> str:
+def truncate(name: str, most: int) -> str:
     """A name of at most so many letters."""
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def picture(size: Box, parts: Iterable[str], title: str) -> str:
+def svg_document(size: Box, parts: Iterable[str], title: str) -> str:
     """The whole, scaled to the width that the page gives it."""
     return (
         f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {size.width:g} {size.height:g}">'

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from .comparison import Comparison, Sums
-from .report import COLUMNS, UNTOUCHED, Column, findings, setting_line, untouched
+from .report import COLUMNS, UNTOUCHED, Column, findings, setting_line, untouched_sums
 from .trial import Setting
 
-__all__ = ["groups_table", "parts", "sums_tables"]
+__all__ = ["groups_table", "report_parts", "sums_tables"]
 
 _WIDE = 132
 """Columns of a terminal from which on all is in one table."""
@@ -27,11 +27,11 @@ _SOURCES = 20
 _STYLES = {"good": "green", "warn": "yellow", "bad": "red", "note": "dim"}
 
 
-def parts(comparison: Comparison, setting: Setting, width: int, by_source: bool = False) -> Iterator[Any]:
+def report_parts(comparison: Comparison, setting: Setting, width: int, by_source: bool = False) -> Iterator[Any]:
     """What is printed, from top to bottom."""
-    yield _plain(setting_line(comparison, setting) + ".")
+    yield _printable_text(setting_line(comparison, setting) + ".")
     yield ""
-    yield from sums_tables([untouched(comparison.policies), *comparison.policies], width)
+    yield from sums_tables([untouched_sums(comparison.policies), *comparison.policies], width)
     if by_source:
         yield ""
         yield from groups_table(comparison.groups, width)
@@ -39,7 +39,7 @@ def parts(comparison: Comparison, setting: Setting, width: int, by_source: bool 
     if said:
         yield ""
     for finding in said:
-        yield Text.assemble(("• ", _STYLES[finding.kind]), _plain(finding.text))
+        yield Text.assemble(("• ", _STYLES[finding.kind]), _printable_text(finding.text))
 
 
 def sums_tables(rows: Sequence[Sums], width: int) -> Iterator[Any]:
@@ -82,14 +82,14 @@ def _table(words: Sequence[str], numbers: Sequence[str], rows: Sequence[Row], wi
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     taken = sum(max([len(name), *(len(row[1][n]) for row in rows)]) + 2 for n, name in enumerate(numbers))
     for n, name in enumerate(words):
-        wanted = max([len(name), *(len(_plain(row[0][n])) for row in rows)]) + 2
+        wanted = max([len(name), *(len(_printable_text(row[0][n])) for row in rows)]) + 2
         granted = min(wanted, max(10, (width - taken) // (len(words) - n)))
         taken += granted
         made.add_column(name, no_wrap=True, overflow="ellipsis", max_width=granted - 2)
     for name in numbers:
         made.add_column(name, justify="right", no_wrap=True)
     for names, cells in rows:
-        made.add_row(*map(_plain, names), *cells, style="dim" if names[0] == UNTOUCHED else "")
+        made.add_row(*map(_printable_text, names), *cells, style="dim" if names[0] == UNTOUCHED else "")
     return made
 
 
@@ -97,6 +97,6 @@ Row = tuple[Sequence[str], Sequence[Text]]
 """Names, and numbers."""
 
 
-def _plain(text: str) -> Text:
+def _printable_text(text: str) -> Text:
     """Text without what a terminal would obey."""
     return Text("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))

@@ -18,9 +18,9 @@ from ..config.sections import LAYOUTS, TracingPolicy
 from ..errors import ConfigError
 from .recording import Recording
 
-__all__ = ["SMALLEST", "Setting", "Trial", "Window"]
+__all__ = ["SMALLEST_WINDOW", "Setting", "Trial", "Window"]
 
-SMALLEST = 512
+SMALLEST_WINDOW = 512
 """Tokens below which a window is no window."""
 _BUFFER = 20
 """A window that was made smaller for the lab gives at most this part of itself to the policy's buffer."""
@@ -41,9 +41,9 @@ class Window:
         if match and match[2] == "%" and 0 < number <= 100:
             return cls(share=number / 100)
         tokens = round(number * (1000 if match and match[2] in "kK" and match[2] else 1))
-        if match is None or match[2] == "%" or tokens < SMALLEST:
+        if match is None or match[2] == "%" or tokens < SMALLEST_WINDOW:
             raise ConfigError(
-                f"a window of {text!r} given; write tokens from {SMALLEST} up (32000, 32k) or a share (25%)"
+                f"a window of {text!r} given; write tokens from {SMALLEST_WINDOW} up (32000, 32k) or a share (25%)"
             )
         return cls(tokens=tokens)
 
@@ -102,10 +102,10 @@ class Setting:
         model = self.model_for(recording, config)
         window = config.max_context_tokens
         if self.window is not None:
-            scales = recording.scales(model, config.counter)
-            pinned = scales.fixed + sum(scales.tokens[i] for i in recording.pinned)
-            rest = scales.fixed + sum(scales.tokens) - pinned
-            window = self.window.tokens or max(SMALLEST, pinned + round((self.window.share or 1) * rest))
+            counted = recording.count(model, config.counter)
+            pinned = counted.fixed + sum(counted.tokens[i] for i in recording.pinned)
+            rest = counted.fixed + sum(counted.tokens) - pinned
+            window = self.window.tokens or max(SMALLEST_WINDOW, pinned + round((self.window.share or 1) * rest))
         changes = {
             "storage": {"adapter": "none"},
             "tracing": TracingPolicy().model_dump(),

@@ -22,13 +22,13 @@ from ..config import CompactConfig
 from ..errors import ConfigError
 from ..importers import Conversation
 from .comparison import Sums, group_of
-from .executors import Engine, here
+from .executors import Engine, in_process
 from .lab import replay
 from .results import Result
-from .search_space import Changes, described, draw, neighbours, value_of
+from .search_space import Changes, changed_fields, draw, neighbours, value_of
 from .trial import Setting, Trial
 
-__all__ = ["Reason", "Tuned", "Verdict", "tune"]
+__all__ = ["Reason", "TuningResult", "Verdict", "tune"]
 
 START = "start"
 FEW = 6
@@ -92,7 +92,7 @@ class Reason:
 
 
 @dataclass
-class Tuned:
+class TuningResult:
     """The outcome of a search."""
 
     start: Trial
@@ -116,12 +116,12 @@ def tune(
     setting: Setting | None = None,
     *,
     start: CompactConfig | None = None,
-    engine: Engine = here,
+    engine: Engine = in_process,
     candidates: int = 48,
     seed: int = 42,
     folder: Path | None = None,
     progress: Callable[[str, int], None] | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Search for a policy that costs less or keeps more than `start` on these conversations, and no worse."""
     setting, config = setting or Setting(), start if start is not None else CompactConfig()
     training, held = _split(list(conversations))
@@ -135,7 +135,7 @@ def tune(
         chosen = Trial("tuned", config.changed(**changes))
         verdicts = search.verdicts([*training, *held], chosen)
     on_training = {id(c) for c in training}
-    return Tuned(
+    return TuningResult(
         start=Trial(START, config),
         chosen=chosen,
         changes=changes,
@@ -184,35 +184,35 @@ class _Search:
 
     def best(self, training: list[Conversation], candidates: int, random: Random) -> Changes:
         """The best candidate, or no change."""
-        drawn = _unlike([draw(random) for _ in range(candidates)])
+        drawn = _distinct([draw(random) for _ in range(candidates)])
         survivors = drawn
         if len(training) > FEW:
             few = [training[i * (len(training) - 1) // (FEW - 1)] for i in range(FEW)]
-            survivors = _ranked(drawn, self._run(few, drawn, "draws"))[: 2 * _SURVIVORS]
+            survivors = _rank(drawn, self._run(few, drawn, "draws"))[: 2 * _SURVIVORS]
         pairs = dict(zip(map(repr, survivors), self._run(training, survivors, "survivors"), strict=True))
         known = list(survivors)
         for _ in range(_ROUNDS):
-            top = _ranked(known, [pairs[repr(one)] for one in known])[:_PARENTS]
-            near = _unlike([one for parent in top for one in neighbours(parent)], known)
+            top = _rank(known, [pairs[repr(one)] for one in known])[:_PARENTS]
+            near = _distinct([one for parent in top for one in neighbours(parent)], known)
             random.shuffle(near)
             near = near[: min(2 * _SURVIVORS, candidates)]
             pairs |= zip(map(repr, near), self._run(training, near, "neighbours"), strict=True)
             known += near
         for number, one in enumerate(known):
-            sums = _sums(result for _, result in pairs[repr(one)])
-            self.tried[f"{number:02}"] = described(self.start, one), sums.cost or 0.0, sums.fidelity or 0.0
+            sums = _sum_results(result for _, result in pairs[repr(one)])
+            self.tried[f"{number:02}"] = changed_fields(self.start, one), sums.cost or 0.0, sums.fidelity or 0.0
         good = [one for one in known if _gain(pairs[repr(one)]) > _ENOUGH]
-        return described(self.start, max(good, key=lambda one: _gain(pairs[repr(one)]))) if good else {}
+        return changed_fields(self.start, max(good, key=lambda one: _gain(pairs[repr(one)]))) if good else {}
 
     def explained(self, changes: Changes, training: list[Conversation]) -> tuple[Changes, list[Reason]]:
         """The changes that make a difference, and which."""
         while True:
             without = {name: {k: v for k, v in changes.items() if k != name} for name in changes if name != "layout"}
             runs = self._run(training, [*without.values(), changes], "reasons")
-            whole = _sums(result for _, result in runs[-1])
+            whole = _sum_results(result for _, result in runs[-1])
             reasons = []
             for name, run in zip(without, runs, strict=False):
-                verdict = Verdict("", whole, _sums(result for _, result in run))
+                verdict = Verdict("", whole, _sum_results(result for _, result in run))
                 instead = value_of(self.start.changed(**without[name]), name)
                 reasons.append(Reason(name, changes[name], instead, verdict.cheaper, verdict.kept))
             idle = [one.name for one in reasons if abs(one.cheaper) < _ENOUGH and abs(one.kept) < _ENOUGH]
@@ -239,12 +239,12 @@ class _Search:
         return [[(row[0], row[n + 1]) for row in rows] for n in range(len(candidates))]
 
 
-def _unlike(candidates: Iterable[Changes], known: Iterable[Changes] = ()) -> list[Changes]:
+def _distinct(candidates: Iterable[Changes], known: Iterable[Changes] = ()) -> list[Changes]:
     seen = {repr(one) for one in known}
     return [one for one in candidates if repr(one) not in seen and not seen.add(repr(one))]  # type: ignore[func-returns-value]
 
 
-def _ranked(candidates: Sequence[Changes], runs: Sequence[list[Pair]]) -> list[Changes]:
+def _rank(candidates: Sequence[Changes], runs: Sequence[list[Pair]]) -> list[Changes]:
     """The best first; the order decides between equals."""
     order = sorted(range(len(candidates)), key=lambda n: -_gain(runs[n]))
     return [candidates[n] for n in order]
@@ -256,10 +256,10 @@ def _gain(pairs: Sequence[Pair]) -> float:
     Below zero when it loses on one of them anywhere: a trade of one for the other is not what is looked for.
     """
     parts = [[pair for n, pair in enumerate(pairs) if n % _FOLDS != left] for left in range(min(_FOLDS, len(pairs)))]
-    return min(_gained(part) for part in [*parts, pairs] if part)
+    return min(_gain_of(part) for part in [*parts, pairs] if part)
 
 
-def _gained(pairs: Sequence[Pair]) -> float:
+def _gain_of(pairs: Sequence[Pair]) -> float:
     verdict = _verdict("", pairs)
     worst, best = sorted((verdict.cheaper, verdict.kept))
     # Among those that lose, one that loses little and gains much is the best place to look from.
@@ -267,10 +267,10 @@ def _gained(pairs: Sequence[Pair]) -> float:
 
 
 def _verdict(source: str, pairs: Sequence[Pair]) -> Verdict:
-    return Verdict(source, _sums(start for start, _ in pairs), _sums(chosen for _, chosen in pairs))
+    return Verdict(source, _sum_results(start for start, _ in pairs), _sum_results(chosen for _, chosen in pairs))
 
 
-def _sums(results: Iterable[Result]) -> Sums:
+def _sum_results(results: Iterable[Result]) -> Sums:
     sums = Sums("")
     for result in results:
         if result.error is not None:

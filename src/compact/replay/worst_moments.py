@@ -9,7 +9,7 @@ from collections.abc import Container, Sequence
 from html import escape
 from itertools import groupby
 
-from .comparison import Worst
+from .comparison import WorstMoment
 from .html_parts import row, table
 
 __all__ = ["moment_article", "worst_table"]
@@ -18,7 +18,7 @@ _RUN = 48
 """Messages of a kind in a row; of more than these a strip shows the ends."""
 
 
-def worst_table(worst: Sequence[Worst]) -> str:
+def worst_table(worst: Sequence[WorstMoment]) -> str:
     """All of them, each with a link to its article."""
     if not worst:
         return '<p class="dim">Nothing that an agent used was missing.</p>'
@@ -42,13 +42,13 @@ def worst_table(worst: Sequence[Worst]) -> str:
     return f'<div class="scroll">{table(heads, rows, "worst")}</div>'
 
 
-def moment_article(place: int, worst: Worst) -> str:
+def moment_article(place: int, worst: WorstMoment) -> str:
     """One of them: before and after."""
     moment = worst.moment
     said: dict[int, list[tuple[str, str]]] = {}
     for fact, at, words in moment.lost:
         said.setdefault(at, []).append((fact, words))
-    lost = "".join(_said(at, facts) for at, facts in said.items())
+    lost = "".join(_lost_item(at, facts) for at, facts in said.items())
     more = moment.count - len(moment.lost)
     rest = f'<p class="dim small">and {more:,} more</p>' if more > 0 else ""
     stayed = sum(letter.isupper() for letter in moment.shape)
@@ -67,15 +67,15 @@ def moment_article(place: int, worst: Worst) -> str:
     )
 
 
-def _said(at: int, facts: Sequence[tuple[str, str]]) -> str:
+def _lost_item(at: int, facts: Sequence[tuple[str, str]]) -> str:
     """What was lost of one message: the words around the first fact, and around the others for who asks."""
     names = " ".join(f"<code><bdi>{escape(fact)}</bdi></code>" for fact, _ in facts)
-    first, *others = (f'<div class="said">{_around(fact, words)}</div>' for fact, words in facts)
+    first, *others = (f'<div class="said">{_mark_fact(fact, words)}</div>' for fact, words in facts)
     rest = f"<details><summary>the words around the others</summary>{''.join(others)}</details>" if others else ""
     return f'<li>{names} <span class="dim">last said in message {at:,}</span>{first}{rest}</li>'
 
 
-def _around(fact: str, said: str) -> str:
+def _mark_fact(fact: str, said: str) -> str:
     """The words around a fact, with the fact marked."""
     before, found, after = said.partition(fact)
     return f"{escape(before)}<mark>{escape(found)}</mark>{escape(after)}" if found else escape(said)
