@@ -304,9 +304,9 @@ def test_labels_lie_on_nothing(places: list[tuple[float, float]]) -> None:
     paper = Box(52, 14, 970, 330)
     boxes = labels(places, [f"policy-{n}" for n in range(len(places))], paper, [(60.0, 344.0), places[0]])
     for number, box in enumerate(boxes):
-        assert paper.holds(box)
-        assert not any(box.meets(other) for other in boxes[:number])
-        assert not any(box.meets(Box(x - 6, y - 6, 12, 12)) for x, y in places)
+        assert paper.contains(box)
+        assert not any(box.intersects(other) for other in boxes[:number])
+        assert not any(box.intersects(Box(x - 6, y - 6, 12, 12)) for x, y in places)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=400), st.integers(4, 50))

@@ -1,4 +1,4 @@
-"""The policy that a search chose, as a file with its reasons.
+"""The policy that a search chose, as a commented configuration file.
 
 Owns: `config_text`. Must never: search, or write to a disk.
 """
@@ -16,7 +16,7 @@ __all__ = ["config_text"]
 
 
 def config_text(tuned: TuningResult, setting: Setting) -> str:
-    """A `compact.yaml`: what was chosen, and in comments what it is worth and why each value stands there."""
+    """A `compact.yaml` with the chosen values, and comments with the measured effect of each."""
     return "\n".join([*_comment_lines(tuned, setting), *_setting_lines(tuned), ""])
 
 
@@ -30,20 +30,20 @@ def _comment_lines(tuned: TuningResult, setting: Setting) -> Iterator[str]:
     model = setting.model or "the model of each conversation"
     yield f"# {model}, and summaries by {summaries}; {len(tuned.tried):,} policies were tried on all of them."
     if summaries == "extract":
-        yield "# A model that writes the summaries costs money at every fold: then tune again, with that model."
+        yield "# A model that writes the summaries costs money at every compaction: then tune again, with that model."
     if tuned.found:
         yield f"# {_sentence(str(trained))}"
     else:
-        yield "# None was better than what the search started from, which is what this file holds."
+        yield "# None was better than the start of the search, which is what this file holds."
     yield "#"
     if tuned.held:
         yield "# On conversations that were held back from the search:"
         yield from (f"#   {verdict}" for verdict in tuned.held)
     else:
-        yield "# There were too few conversations to hold any back: what this is worth on others is not known."
+        yield "# There were too few conversations to hold any back: the effect on others is not known."
     worse = [verdict.source for verdict in tuned.held if tuned.found and not verdict.better]
     if worse:
-        yield f"# It is not better on {', '.join(worse)}: there, stay with what you have."
+        yield f"# It is not better on {', '.join(worse)}: keep your configuration there."
 
 
 def _sentence(text: str) -> str:
@@ -51,7 +51,7 @@ def _sentence(text: str) -> str:
 
 
 def _setting_lines(tuned: TuningResult) -> Iterator[str]:
-    import yaml  # here, because only this needs to write it
+    import yaml  # here, because only this function needs it
 
     reasons = {reason.name: reason for reason in tuned.reasons}
     values = tuned.chosen.config.model_dump(mode="json", exclude_unset=True)
@@ -66,7 +66,7 @@ def _setting_lines(tuned: TuningResult) -> Iterator[str]:
             if key in reasons:
                 yield f"  # {reasons[key]}"
             elif key == "layout" and "layout" in tuned.changes:
-                yield "  # The layouts have different fields, so what this one alone is worth cannot be told."
+                yield "  # The layouts have different fields, so the effect of the layout alone is not known."
             yield from (f"  {line}" for line in _yaml_lines(yaml, key, one))
 
 

@@ -1,9 +1,9 @@
-"""The report as one HTML file that opens from a disk and asks nobody for anything.
+"""The report as one HTML file that needs no network.
 
-Owns: `page`, and where everything stands on it. Must never: hold a script, or let a text be anything but text.
+Owns: `page`, and the layout of its parts. Must never: contain a script, or let a text be interpreted as HTML.
 
-Nothing on it needs a script: which course is shown is a choice among radio buttons, kept by the style sheet. So its own
-content security policy allows that sheet, by its hash, and nothing else.
+The conversation that is shown is chosen by radio buttons and the style sheet alone, so the content security policy of
+the page allows that style sheet, by its hash, and nothing else.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["page"]
 
 _FILES = Path(__file__).with_name("page")
 _SOURCES = 12
-"""Sources that have bars; the others are in the JSON."""
+"""Sources that have bars; the JSON has all."""
 
 Numbers = Mapping[str, int]
-"""The number of each policy: its colour and its mark."""
+"""The number of each policy, which selects its colour and marker."""
 
 
 def page(lab: Lab, comparison: Comparison) -> str:
-    """The report of a run."""
+    """The report of a run as HTML."""
     numbers = {sums.policy: number for number, sums in enumerate(comparison.policies)}
     style = _read_file("report.css").replace("$choices", _choice_rules())
     sheet = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -70,7 +70,7 @@ def _read_file(name: str) -> str:
 
 
 def _choice_rules() -> str:
-    """The rules by which the sheet shows the course that was chosen."""
+    """The CSS rules that show the chosen conversation."""
     shown = ", ".join(f"#course-{n}:checked ~ .of-course-{n}" for n in range(1, SHOWN_SERIES + 1))
     chosen = ", ".join(f'#course-{n}:checked ~ .tabs [for="course-{n}"]' for n in range(1, SHOWN_SERIES + 1))
     focused = ", ".join(f'#course-{n}:focus-visible ~ .tabs [for="course-{n}"]' for n in range(1, SHOWN_SERIES + 1))
@@ -89,13 +89,13 @@ def _summary_table(comparison: Comparison, numbers: Numbers) -> str:
         cells = [("", legend_entry(sums.policy, number) + best)]
         for column in COLUMNS:
             kind = "measured" if column.is_measured else "bad" if number is not None and column.is_bad(sums) else ""
-            cells.append((kind, column.written(sums)))
+            cells.append((kind, column.text(sums)))
         rows.append(row(cells, "apart" if number is None else ""))
     return table(["", *(column.name for column in COLUMNS)], rows)
 
 
 def _series_figures(courses: Sequence[RequestSeries], numbers: Numbers) -> str:
-    """The courses, of which one is shown."""
+    """A figure for each conversation, of which one is shown."""
     if not courses:
         return '<p class="dim">No conversation could be replayed.</p>'
     inputs, tabs, figures = [], [], []
@@ -124,7 +124,7 @@ def _series_figure(place: int, course: RequestSeries, numbers: Numbers) -> str:
     return (
         f'<figure class="course of-course-{place}"><figcaption><bdi>{escape(course.conversation)}</bdi> '
         f'<span class="dim">from <bdi>{escape(course.source)}</bdi>: {calls:,} calls, '
-        f"a window of {course.window:,} tokens. A mark is a fold.</span></figcaption>"
+        f"a window of {course.window:,} tokens. A marker is a compaction.</span></figcaption>"
         f'<div class="legend">{legend}</div>{plots}</figure>'
     )
 
@@ -136,7 +136,7 @@ def _scatter_figure(comparison: Comparison, numbers: Numbers) -> str:
         if sums.cost is not None and sums.fidelity is not None
     ]
     if not any(name in numbers for name, *_ in known):
-        return '<p class="dim">There is no cost or no fidelity to draw: see the sentences above.</p>'
+        return '<p class="dim">No cost or no fidelity is known: see the sentences above.</p>'
     points = [
         Point(name, cost, kept, numbers.get(name), f"{name}: {money(cost)}, fidelity {percent(kept)}")
         for name, cost, kept in known
@@ -159,7 +159,7 @@ def _bar_with_text(text: str, share: float | None, number: int) -> str:
 
 
 def _sources_table(comparison: Comparison, numbers: Numbers) -> str:
-    """Bars for each source: the largest sources, every policy."""
+    """Bars for each policy on the largest sources."""
     groups = sorted(comparison.groups.items(), key=lambda group: -group[1][0].untouched_sent)[:_SOURCES]
     dearest = {name: max([one.cost or 0.0 for one in group], default=0.0) or 1.0 for name, group in groups}
     rows = []
@@ -175,13 +175,13 @@ def _sources_table(comparison: Comparison, numbers: Numbers) -> str:
                         ("", f"{sums.conversations:,}"),
                         ("", _bar_with_text(percent(kept), kept, number)),
                         ("", _bar_with_text(money(cost), cost and cost / dearest[name], number)),
-                        ("bad" if (sums.saved or 0) < 0 else "", SAVED.written(sums)),
+                        ("bad" if (sums.saved or 0) < 0 else "", SAVED.text(sums)),
                         ("bad" if sums.over else "", f"{sums.over:,}"),
                     ],
                     "" if place else "group",
                 )
             )
     more = len(comparison.groups) - len(groups)
-    note = f'<p class="dim small">The largest; {more:,} more are in the JSON.</p>' if more > 0 else ""
+    note = f'<p class="dim small">The largest sources; {more:,} more are in the JSON.</p>' if more > 0 else ""
     heads = ("source", "policy", "conversations", "fidelity", "cost", "saved", "over")
     return f'<div class="scroll">{table(heads, rows, "sources")}</div>{note}'

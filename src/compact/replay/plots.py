@@ -1,7 +1,7 @@
-"""Plots as SVG text, from numbers: tokens against calls, cost against fidelity, and bars.
+"""Plots as SVG: tokens by call, cost by fidelity, and bars.
 
-Owns: what each plot shows, and what it leaves out for want of room.
-Must never: know a policy or a result, or ask anybody for anything. The same numbers give the same bytes.
+Owns: the content of each plot, and what it leaves out when there is no room.
+Must never: know a policy or a result, or use the network. The same numbers give the same bytes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .svg import (
 __all__ = ["PlotLine", "Point", "bar_svg", "line_plot", "scatter_plot", "thin_out"]
 
 _APART = 5
-"""Pixels between two marks on one line, at least."""
+"""The least distance of two markers on one line, in pixels."""
 _ABOVE = 2
-"""A line without a policy is drawn up to so many times the limit; beyond that it would press the others flat."""
+"""The reference line is drawn up to this many times the limit; above that it would flatten the others."""
 
 
 class PlotLine(NamedTuple):
-    """Values at 1, 2, 3 …, and which of them (from 0) bear a mark. Number None is the reference."""
+    """Values at 1, 2, 3 …, and the indices of those with a marker. Number None is the reference."""
 
     name: str
     values: Sequence[int]
@@ -43,7 +43,7 @@ class PlotLine(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point, and what is said when it is pointed at. Number None is the reference."""
+    """A point, and its tooltip. Number None is the reference."""
 
     name: str
     x: float
@@ -53,7 +53,7 @@ class Point(NamedTuple):
 
 
 def thin_out(values: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Places and values, about so many at most. Of each stretch the least and the largest stay: teeth stay teeth."""
+    """Indices and values, about `most` of them: of each interval the smallest and the largest, so peaks stay."""
     size = ceil(2 * len(values) / most)
     if len(values) <= most:
         return list(enumerate(values))
@@ -65,7 +65,7 @@ def thin_out(values: Sequence[int], most: int) -> list[tuple[int, int]]:
 
 
 def line_plot(drawn: Sequence[PlotLine], limit: int, written: NumberFormat, *, wide: bool, title: str) -> str:
-    """Lines against their places, with the limit across. Marks are what happened there."""
+    """Values by index, with a line for the limit, and markers for compactions."""
     size = Box(0, 0, 1040, 360) if wide else Box(0, 0, 360, 260)
     names = 118 if wide else 8
     count = max((len(line.values) for line in drawn), default=1)
@@ -80,7 +80,7 @@ def line_plot(drawn: Sequence[PlotLine], limit: int, written: NumberFormat, *, w
         f"<title>the window, {limit:,} tokens</title></path>"
         f'<text class="of-limit" x="{frame.paper.x + 4:g}" y="{height - 4:.1f}">window {escape(written(limit))}</text>'
     )
-    # What leaves the paper at the top is cut there: an inner picture shows nothing outside itself.
+    # Lines are cut at the top of the area: an inner SVG shows nothing outside of its box.
     inner = frame.paper
     parts.append(
         f'<svg x="{inner.x:g}" y="{inner.y:g}" width="{inner.width:g}" height="{inner.height:g}" '
@@ -92,7 +92,7 @@ def line_plot(drawn: Sequence[PlotLine], limit: int, written: NumberFormat, *, w
             parts.append(
                 f'<path class="line {colour_class(line.number)}" d="M{path}"><title>{escape(line.name)}</title></path>'
             )
-    for line in sorted(drawn, key=lambda line: -len(line.marked)):  # few marks are not hidden by many
+    for line in sorted(drawn, key=lambda line: -len(line.marked)):  # few markers are not hidden by many
         parts += _markers(frame, line)
     parts.append("</svg>")
     if wide:
@@ -108,12 +108,16 @@ def _markers(frame: PlotArea, line: PlotLine) -> Iterable[str]:
             last = x
             value = line.values[at]
             yield marker(
-                line.number, x, frame.y(value), size, f"{line.name}, call {at + 1:,}: {value:,} tokens after a fold"
+                line.number,
+                x,
+                frame.y(value),
+                size,
+                f"{line.name}, call {at + 1:,}: {value:,} tokens after a compaction",
             )
 
 
 def _end_names(frame: PlotArea, drawn: Sequence[PlotLine], written: NumberFormat) -> Iterable[str]:
-    """The names beside the ends of their lines, pushed apart where they would lie on each other."""
+    """The names beside the ends of their lines, moved apart where they would overlap."""
     edge = frame.paper.x + frame.paper.width + 8
     lowest = frame.paper.y + frame.paper.height
     ends = sorted(
@@ -138,10 +142,10 @@ def _end_names(frame: PlotArea, drawn: Sequence[PlotLine], written: NumberFormat
 def scatter_plot(
     points: Sequence[Point], edge: Sequence[int], written: tuple[NumberFormat, NumberFormat], *, wide: bool
 ) -> str:
-    """Cost to the right, fidelity upwards, and the best edge: the steps that no point lies above and to the left of.
+    """Fidelity by cost, with the best edge: steps that have no point above and to the left.
 
-    `edge` are places in `points`, from the left. The reference may lie far from all else: then it stands at the margin,
-    with an arrow and its numbers.
+    `edge` are indices of `points`, from the left. A reference far from the others is drawn at the margin, with an arrow
+    and its numbers.
     """
     size = Box(0, 0, 1040, 380) if wide else Box(0, 0, 360, 300)
     ours = [point for point in points if point.number is not None] or points
@@ -164,8 +168,8 @@ def scatter_plot(
     steps = _steps([places[at] for at in edge], inner)
     if steps:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in steps)
-        said = "<title>the best edge: nothing was both cheaper and better</title>"
-        parts.append(f'<path class="edge" d="M{path}">{said}</path>')
+        tooltip = "<title>the best edge: no policy was both cheaper and better</title>"
+        parts.append(f'<path class="edge" d="M{path}">{tooltip}</path>')
     marks = [marker(point.number, *place, 6, point.title) for point, place in zip(points, places, strict=True)]
     for point, (x, y), name, box in zip(points, places, names, labels(places, names, inner, steps), strict=True):
         near, middle = min(max(x, box.x), box.x + box.width), box.y + box.height / 2
@@ -186,7 +190,7 @@ def _steps(edge: Sequence[tuple[float, float]], paper: Box) -> list[tuple[float,
 
 
 def bar_svg(share: float, number: int | None) -> str:
-    """A share of one as a bar; the sheet gives it its size."""
+    """A share of one as a bar; the style sheet sets its size."""
     width = 100 * min(1.0, max(0.0, share))
     return (
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
@@ -195,7 +199,7 @@ def bar_svg(share: float, number: int | None) -> str:
 
 
 def _padded_range(values: Sequence[float], least: float, most: float) -> tuple[float, float]:
-    """From the smallest to the largest with some room around, but not beyond what can be."""
+    """The range of the values with a margin, within `least` and `most`."""
     low, high = min(values), max(values)
     room = (high - low) * 0.15 or abs(high) * 0.1 or 0.1
     return max(least, low - room), min(most, high + room)

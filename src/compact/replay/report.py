@@ -1,7 +1,7 @@
-"""What every form of the report says: the same value, the same sentences, numbers written the same way.
+"""The content of a report, the same for terminal, page and JSON.
 
-Owns: `report_value` (the report as plain values), `findings` (what a reader should take away), and the columns of a table.
-Must never: print, know a terminal or a page, or say more than the results show.
+Owns: `report_value` (the report as plain values), `findings` (its conclusions as sentences), and the columns of its
+tables. Must never: print, know a terminal or a page, or conclude more than the results show.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = [
 
 UNTOUCHED = "untouched"
 _LOOPING = 0.25
-"""The share of folds right after a fold, from which on it is worth a sentence."""
+"""The share of compactions right after another one at which a finding reports them."""
 _PLACES = 3
-"""Sources that a sentence names."""
+"""Sources that a finding names."""
 
 
 class ReportFinding(NamedTuple):
-    """A sentence, and how much it matters: `good`, `note`, `warn` or `bad`."""
+    """A sentence, and its severity: `good`, `note`, `warn` or `bad`."""
 
     kind: str
     text: str
@@ -64,7 +64,7 @@ def report_value(lab: Lab, comparison: Comparison) -> dict[str, Any]:
 
 
 def untouched_sums(policies: list[Sums]) -> Sums:
-    """The row of no policy at all, as if the window had no end; nothing is lost in it, and nothing waited for."""
+    """The row without any policy, as if the window were unlimited: without losses and without waiting."""
     most = max(policies, key=lambda sums: sums.conversations)
     row = Sums(UNTOUCHED, conversations=most.conversations, calls=most.calls, needs=most.needs)
     for prefix in ("", "untouched_"):
@@ -73,7 +73,7 @@ def untouched_sums(policies: list[Sums]) -> Sums:
 
 
 def setting_line(comparison: Comparison, setting: Setting) -> str:
-    """What was run, in one line."""
+    """The setting of a run in one line."""
     base = untouched_sums(comparison.policies)
     window = setting.window
     parts = [
@@ -92,7 +92,7 @@ def setting_line(comparison: Comparison, setting: Setting) -> str:
 
 
 def findings(comparison: Comparison, setting: Setting) -> list[ReportFinding]:
-    """What the numbers mean: the best edge, then each policy. Nothing in it was measured: it reads the same twice."""
+    """The conclusions: the best edge, then each policy. Measured times are not used, so they are reproducible."""
     found = [*_edge_findings(comparison)]
     for sums in comparison.policies:
         if judged := [*_policy_findings(sums, comparison)]:
@@ -112,7 +112,7 @@ def _edge_findings(comparison: Comparison) -> Iterator[ReportFinding]:
 
 
 def _policy_findings(sums: Sums, comparison: Comparison) -> Iterator[ReportFinding]:
-    """Parts of a sentence about one policy."""
+    """The parts of the sentence about one policy."""
     if sums.failed:
         all_ = sums.conversations + sums.failed
         yield ReportFinding("bad", f"{_part_of(sums.failed, all_)} conversations could not be replayed")
@@ -133,22 +133,24 @@ def _policy_findings(sums: Sums, comparison: Comparison) -> Iterator[ReportFindi
     if sums.over:
         yield ReportFinding(
             "bad",
-            f"{_part_of(sums.over, sums.calls)} requests were over the window, where a provider refuses them and all "
+            f"{_part_of(sums.over, sums.calls)} requests were over the window, so a provider refuses them and all "
             f"that was needed counts as lost ({_top_sources(comparison, sums, lambda one: one.over)})",
         )
     if sums.refused:
-        yield ReportFinding("warn", f"at {_part_of(sums.refused, sums.calls)} calls nothing could be made to fit")
+        yield ReportFinding("warn", f"at {_part_of(sums.refused, sums.calls)} calls no plan fitted the budget")
     if sums.invalid:
         yield ReportFinding(
             "bad", f"{_count_of(sums.invalid, 'list')} would be refused for their form, a bug to report"
         )
     if sums.folds and sums.loops / sums.folds >= _LOOPING:
         yield ReportFinding(
-            "warn", f"{_part_of(sums.loops, sums.folds)} folds came right after a fold, which had freed too little"
+            "warn",
+            f"{_part_of(sums.loops, sums.folds)} compactions followed another one at once, which had freed too little",
         )
     if sums.fallbacks:
         yield ReportFinding(
-            "warn", f"in {_part_of(sums.fallbacks, sums.folds)} folds the summary failed and the fallback was taken"
+            "warn",
+            f"in {_part_of(sums.fallbacks, sums.folds)} compactions the summary failed and the fallback was used",
         )
 
 
@@ -158,19 +160,19 @@ def _general_findings(comparison: Comparison, setting: Setting) -> Iterator[Repo
         yield ReportFinding(
             "note",
             f"Untouched, {_part_of(base.over, base.calls)} requests would have been over the window and refused; "
-            "its cost is what they would have taken if the window had no end.",
+            "its cost assumes an unlimited window.",
         )
     if base.conversations and base.cost is None:
         yield ReportFinding(
             "warn",
-            f"The price of {setting.model or 'at least one of the models'} is not known, so no money is shown; "
+            f"The price of {setting.model or 'at least one of the models'} is not known, so no cost is shown; "
             "add it to summary.prices of a policy, or name a listed model with --model.",
         )
     unpriced = [sums.policy for sums in comparison.policies if sums.cost is None and base.cost is not None]
     if unpriced:
         yield ReportFinding(
             "warn",
-            f"What the summarizer of {_join_names(unpriced)} costs is not known, so its money is not shown; "
+            f"The price of the summarizer of {_join_names(unpriced)} is not known, so its cost is not shown; "
             "add its model to summary.prices.",
         )
     if base.calls and setting.caching is not None and not any(sums.cached for sums in comparison.policies):
@@ -181,23 +183,23 @@ def _general_findings(comparison: Comparison, setting: Setting) -> Iterator[Repo
         )
     if base.calls and not base.needs:
         yield ReportFinding(
-            "note", "No agent used anything it had been told long before, so there is no fidelity to speak of."
+            "note", "No agent used a value that it last saw long before, so fidelity cannot be measured."
         )
     for problem in comparison.problems:
         yield ReportFinding("bad", problem)
 
 
 class Column(NamedTuple):
-    """A column of a table: its name, and what it says of a policy."""
+    """A column of a table: its name, and its text for a policy."""
 
     name: str
-    written: Callable[[Sums], str]
+    text: Callable[[Sums], str]
     is_bad: Callable[[Sums], bool] = lambda sums: False
     is_measured: bool = False
 
 
 def _saved_share(sums: Sums) -> str:
-    """What is saved against untouched, as a share of that."""
+    """The savings against untouched, as a share of its cost."""
     return (
         percent(sums.saved / sums.untouched_cost)
         if sums.saved is not None and sums.untouched_cost and sums.policy != UNTOUCHED
@@ -229,11 +231,11 @@ COLUMNS = (
     Column("waiting", lambda sums: _format_wait(sums.seconds, sums), is_measured=True),
     Column("slowest", lambda sums: _format_wait(sums.slowest, sums), is_measured=True),
 )
-"""What a table says of each policy."""
+"""The columns of a table with a row for each policy."""
 
 
 def _top_sources(comparison: Comparison, sums: Sums, number: Callable[[Sums], int]) -> str:
-    """The sources that most of a number came from."""
+    """The sources with the largest parts of a number."""
     column = comparison.policies.index(sums)
     by_source = {source: number(group[column]) for source, group in comparison.groups.items()}
     most = sorted(

@@ -1,13 +1,14 @@
 """The search for a better policy.
 
-Owns: `tune`: what is tried on which conversations, and what counts as better. Must never: print, or write a file.
+Owns: `tune`: which policies are tried on which conversations, and what counts as better.
+Must never: print, or write a file besides the results.
 
-- Every third conversation of each source is held back, and is not looked at before the search is over.
-- Candidates are drawn at random from a seed and tried on a few conversations; the best go on to all, and then their
-  neighbours. What is chosen must be no worse than the start on cost and on fidelity, whichever fifth of the
+- Every third conversation of each source is held back, and is not used before the search is over.
+- Candidates are drawn at random from a seed and tried on a few conversations; the best are tried on all, and then
+  their neighbours. The chosen one must be no worse than the start on cost and on fidelity, whichever fifth of the
   conversations is left out, and better on one.
-- Then every changed field is set back alone. One that makes no difference is left out; of the others the file says what
-  difference they make. So the file holds reasons that were measured.
+- Then every changed field is reset alone. A field that makes no difference is dropped; for the others the file states
+  the measured difference.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ __all__ = ["Reason", "TuningResult", "Verdict", "tune"]
 
 START = "start"
 FEW = 6
-"""Conversations that all candidates are tried on."""
+"""Conversations that all candidates are tried on first."""
 _SURVIVORS = 6
-"""Candidates that go on to all conversations, and as many of their neighbours again."""
+"""Half of the candidates that are tried on all conversations, and of their neighbours in each round."""
 _ROUNDS, _PARENTS = 4, 3
-"""How often the best are looked around, and how many of them."""
+"""How often neighbours of the best are tried, and of how many of them."""
 _FOLDS = 5
 _ENOUGH = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the chosen policy is worth on conversations that the search did not see."""
+    """Cost and fidelity of the chosen policy, compared with the start on some conversations."""
 
     source: str
     start: Sums
@@ -51,19 +52,19 @@ class Verdict:
 
     @property
     def cheaper(self) -> float:
-        """The share of the cost that is saved; below zero it is dearer."""
+        """The share of the cost that is saved; negative when it costs more."""
         assert self.start.cost is not None
         assert self.chosen.cost is not None
         return 1 - self.chosen.cost / self.start.cost if self.start.cost else 0.0
 
     @property
     def kept(self) -> float:
-        """What is gained in fidelity."""
+        """The gain in fidelity."""
         return (self.chosen.fidelity or 0.0) - (self.start.fidelity or 0.0)
 
     @property
     def better(self) -> bool:
-        """Better on one, and no worse on the other."""
+        """Whether it is better on one, and no worse on the other."""
         worst, best = sorted((self.cheaper, self.kept))
         return worst > -_ENOUGH and best > _ENOUGH
 
@@ -76,15 +77,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A field that was changed, and what setting it back would do on the training conversations."""
+    """A changed field, and the effect of resetting it on the training conversations."""
 
     name: str
     value: object
     instead: object
     cheaper: float
-    """Share of the cost that setting it back saves; below zero it is dearer."""
+    """The share of the cost that resetting it saves; negative when that costs more."""
     kept: float
-    """Fidelity that setting it back gains."""
+    """The fidelity that resetting it gains."""
 
     def __str__(self) -> str:
         money = f"{abs(self.cheaper):.1%} {'cheaper' if self.cheaper > 0 else 'dearer'}"
@@ -101,7 +102,7 @@ class TuningResult:
     reasons: list[Reason]
     trained: Verdict
     held: list[Verdict]
-    """For each source with conversations held back."""
+    """One for each source with conversations held back."""
     tried: dict[str, tuple[Changes, float, float]] = field(default_factory=dict)
     """Candidates that were tried on all training conversations: cost and fidelity."""
 
@@ -128,10 +129,10 @@ def tune(
     if not training:
         raise ConfigError("no conversation to tune on; name logs that hold at least one")
     with TemporaryDirectory() as scratch:
-        # One file of results for all stages: what was run once is known in the next.
+        # One file of results for all stages: results of one stage are reused in the next.
         search = _Search(config, setting, engine, folder or Path(scratch), progress or (lambda stage, share: None))
         changes = search.best(training, candidates, Random(seed))  # noqa: S311 - a search, not a secret
-        changes, reasons = search.explained(changes, training)
+        changes, reasons = search.explain(changes, training)
         chosen = Trial("tuned", config.changed(**changes))
         verdicts = search.verdicts([*training, *held], chosen)
     on_training = {id(c) for c in training}
@@ -152,7 +153,7 @@ def tune(
 
 
 def _split(conversations: Sequence[Conversation]) -> tuple[list[Conversation], list[Conversation]]:
-    """What is searched on, and what is held back: every third of each source, by length so that both are alike."""
+    """Training and held back conversations: every third of each source is held back, in order of length."""
     groups: dict[str, list[Conversation]] = {}
     for conversation in conversations:
         groups.setdefault(group_of(conversation.source), []).append(conversation)
@@ -204,8 +205,8 @@ class _Search:
         good = [one for one in known if _gain(pairs[repr(one)]) > _ENOUGH]
         return changed_fields(self.start, max(good, key=lambda one: _gain(pairs[repr(one)]))) if good else {}
 
-    def explained(self, changes: Changes, training: list[Conversation]) -> tuple[Changes, list[Reason]]:
-        """The changes that make a difference, and which."""
+    def explain(self, changes: Changes, training: list[Conversation]) -> tuple[Changes, list[Reason]]:
+        """The changes that make a difference, and their effects."""
         while True:
             without = {name: {k: v for k, v in changes.items() if k != name} for name in changes if name != "layout"}
             runs = self._run(training, [*without.values(), changes], "reasons")
@@ -221,20 +222,22 @@ class _Search:
             changes = without[idle[0]]
 
     def verdicts(self, conversations: list[Conversation], chosen: Trial) -> list[tuple[Conversation, Pair]]:
-        """Each conversation under the start and under what was chosen."""
+        """Each conversation under the start and under the chosen policy."""
         trials = [Trial(START, self.start), chosen]
         with replay(conversations, trials, self.setting, engine=self.engine, folder=self.folder) as lab:
             return [(c, (a, b)) for c, (a, b) in zip(conversations, lab, strict=True)]
 
     def _run(self, conversations: list[Conversation], candidates: Sequence[Changes], stage: str) -> list[list[Pair]]:
-        """For each candidate, its pairs."""
+        """Run candidates; returns the pairs of each."""
         trials = [Trial(START, self.start)]
         trials += [Trial(f"c{n}", self.start.changed(**changes)) for n, changes in enumerate(candidates)]
 
-        def told(done: int, known: int) -> None:
+        def report(done: int, known: int) -> None:
             self.progress(stage, done * 100 // max(1, len(conversations) * len(trials)))
 
-        with replay(conversations, trials, self.setting, engine=self.engine, folder=self.folder, progress=told) as lab:
+        with replay(
+            conversations, trials, self.setting, engine=self.engine, folder=self.folder, progress=report
+        ) as lab:
             rows = list(lab)
         return [[(row[0], row[n + 1]) for row in rows] for n in range(len(candidates))]
 
@@ -245,15 +248,15 @@ def _distinct(candidates: Iterable[Changes], known: Iterable[Changes] = ()) -> l
 
 
 def _rank(candidates: Sequence[Changes], runs: Sequence[list[Pair]]) -> list[Changes]:
-    """The best first; the order decides between equals."""
+    """Sort by gain, the best first."""
     order = sorted(range(len(candidates)), key=lambda n: -_gain(runs[n]))
     return [candidates[n] for n in order]
 
 
 def _gain(pairs: Sequence[Pair]) -> float:
-    """What a candidate gains on cost and fidelity together, in its worst part of the conversations.
+    """The gain on cost and fidelity together, on the worst subset of the conversations.
 
-    Below zero when it loses on one of them anywhere: a trade of one for the other is not what is looked for.
+    Negative when it loses on one of them in any subset: trading one for the other does not count as better.
     """
     parts = [[pair for n, pair in enumerate(pairs) if n % _FOLDS != left] for left in range(min(_FOLDS, len(pairs)))]
     return min(_gain_of(part) for part in [*parts, pairs] if part)
@@ -262,7 +265,7 @@ def _gain(pairs: Sequence[Pair]) -> float:
 def _gain_of(pairs: Sequence[Pair]) -> float:
     verdict = _verdict("", pairs)
     worst, best = sorted((verdict.cheaper, verdict.kept))
-    # Among those that lose, one that loses little and gains much is the best place to look from.
+    # Among those that lose, one that loses little and gains much is the best start for neighbours.
     return worst + best if worst > -_ENOUGH else min(worst, 10 * worst + best)
 
 
@@ -277,5 +280,7 @@ def _sum_results(results: Iterable[Result]) -> Sums:
             raise ConfigError(f"{result.conversation} cannot be replayed: {result.error}; leave it out")
         sums.add(result)
     if sums.cost is None:
-        raise ConfigError("the price of the model is not known, so nothing can be said of cost; name one with --model")
+        raise ConfigError(
+            "the price of the model is not known, so costs cannot be compared; name a listed model with --model"
+        )
     return sums
