@@ -134,7 +134,7 @@ def test_a_moment_says_what_was_lost_where_and_what_stood_there_instead(lab: Lab
     article = made[made.index('<article id="moment-1">') :].partition("</article>")[0]
     fact, at, _ = worst.moment.lost[0]
     assert f"<mark>{fact}</mark>" in article
-    assert f"last said in message {at}" in article
+    assert f"last in message {at}" in article
     assert f'<mark title="message {at}">u</mark>' in article
     assert "COMPACT-SUMMARY" in article
     assert f"Of {worst.moment.before:,} tokens {worst.moment.after:,} were sent" in article
@@ -245,16 +245,16 @@ FINE = {"conversations": 4, "calls": 20, "sent": 9000, "cached": 100, "needs": 5
         ),
         ({"dearer": 1}, "warn", r"it costs more than it saves in 1 of 4 conversations \(1 in a\), .* saves \$1.00"),
         ({"over": 2}, "bad", r"2 of 20 requests were over the window.*\(2 in a\)"),
-        ({"refused": 1}, "warn", "at 1 of 20 calls nothing could be made to fit"),
+        ({"refused": 1}, "warn", "at 1 of 20 calls no plan fitted the budget"),
         ({"invalid": 1}, "bad", "1 list would be refused"),
         ({"failed": 2}, "bad", "2 of 6 conversations could not be replayed"),
-        ({"folds": 4, "loops": 3}, "warn", "3 of 4 folds came right after a fold"),
-        ({"folds": 4, "fallbacks": 1}, "warn", "in 1 of 4 folds the summary failed"),
+        ({"folds": 4, "loops": 3}, "warn", "3 of 4 compactions followed another one at once"),
+        ({"folds": 4, "fallbacks": 1}, "warn", "in 1 of 4 compactions the summary failed"),
         ({"cost": None, "untouched_cost": None}, "warn", "The price of gpt-4o is not known"),
-        ({"cost": None}, "warn", "What the summarizer of p costs is not known"),
+        ({"cost": None}, "warn", "The price of the summarizer of p is not known"),
         ({"untouched_over": 7}, "note", "Untouched, 7 of 20 requests would have been over the window"),
         ({"cached": 0}, "note", "Nothing was found in the provider's cache"),
-        ({"needs": 0}, "note", "no fidelity to speak of"),
+        ({"needs": 0}, "note", "fidelity cannot be measured"),
     ],
 )
 def test_findings(changes: dict[str, Any], kind: str, said: str) -> None:
@@ -321,7 +321,7 @@ def test_thinning_keeps_the_peaks(values: list[int], most: int) -> None:
 def test_a_plot_says_what_it_shows() -> None:
     drawn = [PlotLine("untouched", [900, 5000, 90_000]), PlotLine("<p>", [900, 3000, 1000], [2], 0)]
     text = line_plot(drawn, 4000, short, wide=True, title="t")
-    assert "<title>&lt;p&gt;, call 3: 1,000 tokens after a fold</title>" in text
+    assert "<title>&lt;p&gt;, call 3: 1,000 tokens after a compaction</title>" in text
     assert "the window, 4,000 tokens" in text
     assert "untouched 90k ↑" in text  # it leaves the paper, and says how far
     assert 1 == text.count('class="mark c0"')
