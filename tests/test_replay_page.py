@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from compact import CompactConfig
 from compact.cli.commands import app
-from compact.cli.replay import _show_tuned, _tuned
+from compact.cli.replay import _show_tuned, _tuning_value
 from compact.importers import Conversation
 from compact.replay import Comparison, Lab, Setting, Sums, Trial, Window, replay, summed
 from compact.replay.html_page import page
@@ -400,7 +400,7 @@ def test_what_tune_found_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"^shop +start .*\n +tuned +4 +0 +\$0\.5000", shown, re.M)
     assert "trigger_pct: 0.5 (with 0.85: 20.0% dearer, fidelity +0.100)" in shown
     assert "shop: not better" in shown
-    told = _tuned(tuned)
+    told = _tuning_value(tuned)
     assert [("shop", False, 0.5)] == [(one["source"], one["better"], one["tuned"]["cost"]) for one in told["held"]]
     _show_tuned(TuningResult(*trials, {}, [], verdicts[0], []))
     shown = capsys.readouterr().out

@@ -32,7 +32,7 @@ def main() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
         from .commands import app
-        from .output import tell_warnings
+        from .output import report_warnings
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
@@ -40,5 +40,5 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that knows no "…" shows "?"
-    tell_warnings()
+    report_warnings()
     app()

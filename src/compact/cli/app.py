@@ -38,8 +38,8 @@ __all__ = [
     "Window",
     "app",
     "archive_manager",
-    "configured",
-    "given",
+    "load_config",
+    "option_values",
 ]
 
 PROBLEM = 3
@@ -64,29 +64,31 @@ class Commands(TyperGroup):
             if isinstance(error, CompactError):
                 raise
             where = error.filename or "standard input or output"
-            code = _failed(f"{where} cannot be read or written ({error.strerror or error}); check its name and rights")
+            code = _print_error(
+                f"{where} cannot be read or written ({error.strerror or error}); check its name and rights"
+            )
         except CompactError as error:
             # The library speaks of its verbs; here they are commands.
             text = str(error).replace(" list()", " sessions()")
-            code = _failed(re.sub(r"\b(sessions|verify|restore|undo|redo)\(\)", r"`compact \1`", text))
+            code = _print_error(re.sub(r"\b(sessions|verify|restore|undo|redo)\(\)", r"`compact \1`", text))
         except Exception as error:  # a class of click's, which lies elsewhere in each release of typer
             if not hasattr(error, "format_message"):
                 raise
-            code = _failed(_misused(error), getattr(error, "exit_code", 2))
+            code = _print_error(_usage_error(error), getattr(error, "exit_code", 2))
         except SystemExit as end:
             code = 0 if end.code == 1 else end.code  # with 1 the library of the help ends when nobody reads it
-        with _readers_may_leave():
+        with _ignore_broken_pipe():
             sys.stdout.flush()
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command whose output may be read only in part."""
-        with _readers_may_leave():
+        with _ignore_broken_pipe():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _readers_may_leave() -> Iterator[None]:
+def _ignore_broken_pipe() -> Iterator[None]:
     """Once nobody reads any more, what is still held for stdout goes nowhere, and nothing is said."""
     try:
         yield
@@ -119,7 +121,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-def _misused(error: Any) -> str:
+def _usage_error(error: Any) -> str:
     """What was wrong with a command line, and where to read how it is meant."""
     text = " ".join(error.format_message().split()).removeprefix("Invalid value: ").rstrip(".")
     context = getattr(error, "ctx", None)
@@ -127,7 +129,7 @@ def _misused(error: Any) -> str:
     return f"{text}{stop} See `{context.command_path} --help`." if context is not None else text
 
 
-def _failed(text: str, code: int = 1) -> int:
+def _print_error(text: str, code: int = 1) -> int:
     typer.echo(f"compact: {printable(text)}", err=True)
     return code
 
@@ -135,7 +137,7 @@ def _failed(text: str, code: int = 1) -> int:
 # Options
 
 
-def _sessions(incomplete: str) -> list[str]:
+def complete_sessions(incomplete: str) -> list[str]:
     """Ids of the archive in the working directory, for the shell."""
     try:
         with archive_manager() as manager:
@@ -166,7 +168,9 @@ AllRows = Annotated[bool, typer.Option("--all", "-a", help="Every message on a l
 SessionId = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION", help="A session of the archive; `compact sessions` lists them.", autocompletion=_sessions
+        metavar="SESSION",
+        help="A session of the archive; `compact sessions` lists them.",
+        autocompletion=complete_sessions,
     ),
 ]
 Step = Annotated[int | None, typer.Option("--step", "-n", min=1, help="The fold's number; without it, the newest.")]
@@ -175,7 +179,9 @@ Step = Annotated[int | None, typer.Option("--step", "-n", min=1, help="The fold'
 # The configuration
 
 
-def given(settings: Sequence[str] | None, model: str | None = None, window: int | None = None) -> dict[str, Any]:
+def option_values(
+    settings: Sequence[str] | None, model: str | None = None, window: int | None = None
+) -> dict[str, Any]:
     """What options set, by dotted names."""
     values: dict[str, Any] = {}
     for setting in settings or ():
@@ -195,7 +201,7 @@ def given(settings: Sequence[str] | None, model: str | None = None, window: int 
     return values
 
 
-def configured(file: Path | None, options: dict[str, Any] | None = None, path: Path | None = None) -> CompactConfig:
+def load_config(file: Path | None, options: dict[str, Any] | None = None, path: Path | None = None) -> CompactConfig:
     """The configuration, with what options set over it."""
     config = CompactConfig.load(file)
     if path is not None:
@@ -220,4 +226,4 @@ def archive_manager(file: Path | None = None, path: Path | None = None) -> Compa
 
     if path is not None and not path.is_dir():
         raise ArchiveError(f"{path} is no folder; --path names the folder of an archive, such as .compact/archive")
-    return CompactManager(configured(file, path=path), summarizer=offline_summarizer())
+    return CompactManager(load_config(file, path=path), summarizer=offline_summarizer())

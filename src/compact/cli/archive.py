@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArchiveError, CompactError
-from .app import PROBLEM, ArchivePath, AsJson, ConfigFile, SessionId, Step, _sessions, app, archive_manager
+from .app import PROBLEM, ArchivePath, AsJson, ConfigFile, SessionId, Step, app, archive_manager, complete_sessions
 from .compact_list import ListForm
-from .input import Form, OutputFile, without_secrets, write_list
-from .output import counted, one_line, printable, say, show, show_json, table, watched
+from .input import Form, OutputFile, redaction_note, write_list
+from .output import one_line, plural, printable, report, show, show_json, table, with_progress
 
 if TYPE_CHECKING:
     from .._archive.archive import Archive
@@ -39,10 +39,10 @@ def sessions(as_json: AsJson = False, config: ConfigFile = None, path: ArchivePa
 
     Example:  compact sessions
     """
-    from .archive_overview import kept
+    from .archive_overview import session_overview
 
     with _archive(config, path) as (_, archive):
-        found = [kept(archive, place) for place in watched(archive.places(), "reading")]
+        found = [session_overview(archive, place) for place in with_progress(archive.places(), "reading")]
     found.sort(key=lambda one: -(one.last or 0))
     if as_json:
         show_json([asdict(one) for one in found])
@@ -54,7 +54,7 @@ def sessions(as_json: AsJson = False, config: ConfigFile = None, path: ArchivePa
     saved = sum(one.saved for one in found)
     if found:
         show(rows, "")
-    show(f"{counted(len(found), 'session')}, {saved:,} tokens saved")
+    show(f"{plural(len(found), 'session')}, {saved:,} tokens saved")
 
 
 def _when(time: float | None) -> str:
@@ -79,7 +79,7 @@ def restore(
     if not messages:
         raise ArchiveError(f"no message of session {session!r} is left there; verify() tells what is damaged")
     write_list(messages, form or Form.JSON, output)
-    say(f"{counted(len(messages), 'message')} of session {session!r}{without_secrets(messages)}")
+    report(f"{plural(len(messages), 'message')} of session {session!r}{redaction_note(messages)}")
 
 
 @app.command()
@@ -140,7 +140,9 @@ def recall(
 def verify(
     sessions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SESSION…", help="Sessions; without any, all of them.", autocompletion=_sessions),
+        typer.Argument(
+            metavar="SESSION…", help="Sessions; without any, all of them.", autocompletion=complete_sessions
+        ),
     ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
@@ -154,7 +156,7 @@ def verify(
 
     found: list[dict[str, Any]] = []
     with _archive(config, path) as (manager, archive):
-        for name, place in watched(list(_named(archive, sessions)), "checking"):
+        for name, place in with_progress(list(_named(archive, sessions)), "checking"):
             if archive.place(name) != place:
                 continue  # its id held a secret, so nobody can name it any more
             audit = manager.verify(name)
@@ -195,7 +197,7 @@ def _show_audits(found: list[dict[str, Any]], unnamed: int) -> None:
         show(*(f"{one_line(one['session_id'])}: note: {printable(note)}" for note in notes))
     bad = sum(not one["ok"] for one in found)
     left = f"; {unnamed:,} could not be named and were not looked at" if unnamed > 0 else ""
-    show(f"{counted(len(found), 'session')}: {len(found) - bad:,} as they were written, {bad:,} not{left}")
+    show(f"{plural(len(found), 'session')}: {len(found) - bad:,} as they were written, {bad:,} not{left}")
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """What an archive says of its sessions: their folds and savings, and whether each fold was one that may be.
 
-Owns: `kept` and `broken_laws`. Must never: change anything, or call a fold unlawful that cannot be judged.
+Owns: `session_overview` and `broken_laws`. Must never: change anything, or call a fold unlawful that cannot be judged.
 
 A fold is judged twice: by the laws that it was made under (`_compaction.laws`), and by the model (`compact._spec`),
 which was not
@@ -26,7 +26,7 @@ from .._spec.conversation import Item, Items
 from ..config.sections import Policy
 from ..errors import ArchiveError, InvalidMessage
 
-__all__ = ["Kept", "broken_laws", "kept"]
+__all__ = ["SessionOverview", "broken_laws", "session_overview"]
 
 _UNTOLD = frozenset({"identical", "window", "summary size"})
 """Laws that need what a record does not tell."""
@@ -36,7 +36,7 @@ _UNREADABLE = (ArchiveError, InvalidMessage, KeyError, TypeError, ValueError, In
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SessionOverview:
     """A session of the archive. `saved` are the tokens that its folds took out, those undone left out."""
 
     session_id: str | None
@@ -47,7 +47,7 @@ class Kept:
     """When something was last written."""
 
 
-def kept(archive: Archive, place: str) -> Kept:
+def session_overview(archive: Archive, place: str) -> SessionOverview:
     """What the archive says of the session that is kept here; a damaged record counts as a fold that saved nothing."""
     contents = archive.contents(place)
     try:
@@ -61,7 +61,9 @@ def kept(archive: Archive, place: str) -> Kept:
             saved += 0 if step in undone else record["tokens_before"] - record["tokens_after"]
         except _UNREADABLE:
             continue
-    return Kept(archive.name_of(place), len(contents.summaries), len(undone), saved, archive.last_time(place))
+    return SessionOverview(
+        archive.name_of(place), len(contents.summaries), len(undone), saved, archive.last_time(place)
+    )
 
 
 def broken_laws(archive: Archive, place: str) -> tuple[int, list[str]]:

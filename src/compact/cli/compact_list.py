@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..config import CompactConfig
-from .app import ArchivePath, ConfigFile, ModelName, SessionId, Settings, Window, app, archive_manager, given
+from .app import ArchivePath, ConfigFile, ModelName, SessionId, Settings, Window, app, archive_manager, option_values
 from .input import (
     STDIN,
     ConversationFile,
@@ -25,15 +25,15 @@ from .input import (
     Form,
     LogFormat,
     OutputFile,
-    conversation_in,
-    form_of,
+    config_for,
+    detect_form,
+    read_conversation,
+    redaction_note,
     session_name,
-    suited,
-    without_secrets,
     write_bytes,
     write_list,
 )
-from .output import counted, json_bytes, say, working
+from .output import json_bytes, plural, report, spinner
 
 if TYPE_CHECKING:
     from ..importers import Conversation
@@ -80,34 +80,36 @@ def run(
         raise typer.BadParameter("the name of the session is empty; leave --session out for the file's")
     if max_tokens is None and session is None:
         session = session_name(file, id)
-    form = form or form_of(file)
-    conversation = conversation_in(file, id, log_format)
-    options = given(settings, model, window)
-    chosen = suited(config, options, conversation, path)
-    with working("folding"):
+    form = form or detect_form(file)
+    conversation = read_conversation(file, id, log_format)
+    options = option_values(settings, model, window)
+    chosen = config_for(config, options, conversation, path)
+    with spinner("folding"):
         if max_tokens is not None:
-            made, told = _squeezed(conversation, chosen, max_tokens)
+            made, told = _compact_once(conversation, chosen, max_tokens)
         else:
-            made, told = _folded(conversation, chosen, session or "", force=force)
+            made, told = _compact_session(conversation, chosen, session or "", force=force)
     write_list(made, form, output)
-    say(told)
+    report(told)
 
 
-def _squeezed(conversation: Conversation, config: CompactConfig, max_tokens: int) -> tuple[Sequence[Any], str]:
+def _compact_once(conversation: Conversation, config: CompactConfig, max_tokens: int) -> tuple[Sequence[Any], str]:
     from dataclasses import replace
 
     from .._engine.one_shot import compact_messages
-    from .count import weigh
+    from .count import count_conversation
 
     made = compact_messages(conversation.messages, max_tokens, config=config, tools=conversation.tools)
     if made == conversation.messages:
-        size = weigh(conversation, config).total
+        size = count_conversation(conversation, config).total
         return made, f"nothing was folded: {size:,} tokens, of the {max_tokens:,} that there may be"
-    before, after = (weigh(replace(conversation, messages=list(m)), config) for m in (conversation.messages, made))
+    before, after = (
+        count_conversation(replace(conversation, messages=list(m)), config) for m in (conversation.messages, made)
+    )
     return made, f"{_difference(before.total, after.total, len(before.messages), len(made))}; nothing was stored"
 
 
-def _folded(
+def _compact_session(
     conversation: Conversation, config: CompactConfig, session: str, *, force: bool
 ) -> tuple[Sequence[Any], str]:
     from .._engine.manager import CompactManager
@@ -140,7 +142,7 @@ def _folded(
 
 def _difference(before: int, after: int, messages: int, left: int) -> str:
     less = f"{(before - after) / before:.0%} less" if before else "nothing to fold"
-    return f"{counted(messages, 'message')} became {left:,}, {before:,} tokens {after:,} ({less})"
+    return f"{plural(messages, 'message')} became {left:,}, {before:,} tokens {after:,} ({less})"
 
 
 @app.command()
@@ -184,14 +186,14 @@ def _stepped(
     config: Path | None,
     path: Path | None,
 ) -> None:
-    form = form or (form_of(file) if file is not None else Form.JSON)
-    messages = conversation_in(file).messages if file is not None else None
+    form = form or (detect_form(file) if file is not None else Form.JSON)
+    messages = read_conversation(file).messages if file is not None else None
     with archive_manager(config, path) as manager:
         made = (manager.undo if way == "undo" else manager.redo)(session, messages)
         folds = manager.session(session).folds
     write_list(made, form, output)
     standing = f"fold {folds[-1].step} is in force" if folds else "no fold is in force"
-    say(f"{way} of session {session!r}: {len(made):,} messages{without_secrets(made)}; {standing} now")
+    report(f"{way} of session {session!r}: {len(made):,} messages{redaction_note(made)}; {standing} now")
 
 
 @app.command()
@@ -209,30 +211,30 @@ def redact(
     rules = CompactConfig.load(config).redaction
     redactor = Redactor(True, rules.patterns, held_secrets(os.environ))
     data = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-    with working("redacting"):
-        clean = _clean(data.decode("utf-8", "surrogateescape"), redactor.redact)
+    with spinner("redacting"):
+        clean = _redact_text(data.decode("utf-8", "surrogateescape"), redactor.redact)
     places = clean.count(REDACTED.encode()) - data.count(REDACTED.encode())
     write_bytes(clean, output)
-    say(f"{counted(places, 'place')} redacted in {len(data):,} bytes")
+    report(f"{plural(places, 'place')} redacted in {len(data):,} bytes")
 
 
-def _clean(text: str, redact: Callable[[Any], Any]) -> bytes:
+def _redact_text(text: str, redact: Callable[[Any], Any]) -> bytes:
     """Text without its secrets. JSON is looked at value by value, and written anew only where one was found."""
     lines = text.splitlines(keepends=True)
-    if _parsed(text)[1] or not lines or not _parsed(lines[0])[1]:
+    if _parse_json(text)[1] or not lines or not _parse_json(lines[0])[1]:
         lines = [text]
-    return b"".join(_clean_part(part, redact) for part in lines)
+    return b"".join(_redact_part(part, redact) for part in lines)
 
 
-def _clean_part(text: str, redact: Callable[[Any], Any]) -> bytes:
-    value, whole = _parsed(text)
+def _redact_part(text: str, redact: Callable[[Any], Any]) -> bytes:
+    value, whole = _parse_json(text)
     if whole and (clean := redact(value)) != value:
         indent = 2 if "\n" in text.strip() else None
         return json_bytes(json.dumps(clean, ensure_ascii=False, indent=indent)) + b"\n"
     return (text if whole else str(redact(text))).encode("utf-8", "surrogateescape")
 
 
-def _parsed(text: str) -> tuple[Any, bool]:
+def _parse_json(text: str) -> tuple[Any, bool]:
     """A list or mapping, and whether the text is one."""
     try:
         value = json.loads(text)

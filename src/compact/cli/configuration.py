@@ -20,11 +20,11 @@ from ..config import CompactConfig, origins
 from ..config.environment import SECTIONS
 from ..config.fields import allowed
 from ..errors import ConfigError
-from .app import AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
+from .app import AsJson, ConfigFile, ModelName, Settings, Window, app, load_config, option_values
 from .input import write_text
-from .output import one_line, say, show, show_json, table
+from .output import one_line, report, show, show_json, table
 
-__all__ = ["commented", "sentences", "yaml_line"]
+__all__ = ["commented_config", "field_descriptions", "yaml_line"]
 
 group = typer.Typer(invoke_without_command=True)
 app.add_typer(group, name="config")
@@ -46,10 +46,10 @@ def config(
     """
     if context.invoked_subcommand is not None:
         return
-    options = given(settings, model, window)
-    loaded = configured(file, options)
+    options = option_values(settings, model, window)
+    loaded = load_config(file, options)
     told = origins(file) | dict.fromkeys(options, "option")
-    values = dict(_values(loaded))
+    values = dict(_dotted_values(loaded))
     shown = {name: (value, told.get(name, "default")) for name, value in values.items()}
     if changed:
         shown = {name: (value, source) for name, (value, source) in shown.items() if source != "default"}
@@ -63,7 +63,7 @@ def config(
     show(rows, "", f"{loaded.model}: window {loaded.window:,}, budget {loaded.budget:,}, {share} tokens")
 
 
-def _values(loaded: CompactConfig) -> Iterator[tuple[str, Any]]:
+def _dotted_values(loaded: CompactConfig) -> Iterator[tuple[str, Any]]:
     """Every value by its dotted name, plain and without secrets."""
     from .._redaction import redact
     from ..sinks import plain
@@ -110,27 +110,27 @@ def init(
         raise typer.BadParameter(f"{file} would not be read as YAML, which has comments; end its name with .yaml")
     if file.exists() and not force:
         raise ConfigError(f"{file} is there already; --force writes over it, or name another file")
-    write_text(commented(), file)
-    say(f"{file} holds every setting as a comment; `compact config` shows what is in force")
+    write_text(commented_config(), file)
+    report(f"{file} holds every setting as a comment; `compact config` shows what is in force")
 
 
-def commented() -> str:
+def commented_config() -> str:
     """Every setting of the configuration as a commented YAML file."""
     lines = [
         "# Every setting of compact with its default. To change one, take the # before it away.",
         "# Arguments beat the environment, which beats this file. `compact config` shows what is in force, and why.",
         "",
     ]
-    said = sentences(CompactConfig)
+    said = field_descriptions(CompactConfig)
     for name, field in CompactConfig.model_fields.items():
         if name == "agents":
-            lines += [*_wrapped(said[name], ""), "#agents:", "#  coder:", "#    compact: {layout: in_place}"]
+            lines += [*_wrap(said[name], ""), "#agents:", "#  coder:", "#    compact: {layout: in_place}"]
         elif name not in SECTIONS:
             lines += _setting(name, said[name], field, field.get_default(call_default_factory=True), "")
         else:
             section = SECTIONS[name]
-            lines += [*_wrapped(said[name], ""), f"{name}:"]
-            defaults, about = section(), sentences(section)
+            lines += [*_wrap(said[name], ""), f"{name}:"]
+            defaults, about = section(), field_descriptions(section)
             for inner, one in section.model_fields.items():
                 lines += _setting(inner, about[inner], one, getattr(defaults, inner), "  ")
         lines.append("")
@@ -140,14 +140,14 @@ def commented() -> str:
 def _setting(name: str, said: str, field: Any, default: Any, indent: str) -> list[str]:
     value = default if not isinstance(default, tuple) else list(default)
     shown = "null" if value is None else yaml_line(value)
-    return [*_wrapped(f"{said} Allowed: {allowed(field)}.", indent), f"{indent}#{name}: {shown}"]
+    return [*_wrap(f"{said} Allowed: {allowed(field)}.", indent), f"{indent}#{name}: {shown}"]
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def _wrap(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, 116, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ")
 
 
-def sentences(model: type) -> dict[str, str]:
+def field_descriptions(model: type) -> dict[str, str]:
     """What each field of a class is for, by the words that stand under it in the class's source."""
     said: dict[str, str] = {}
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import PROBLEM, AllRows, AsJson, ConfigFile, ModelName, Settings, Window, app, given
-from .input import ConversationId, LogFormat, no_such_conversation, recorded_in, suited, tell_notes
-from .output import bar, counted, one_line, show, show_json, table, watched
+from .app import PROBLEM, AllRows, AsJson, ConfigFile, ModelName, Settings, Window, app, option_values
+from .input import ConversationId, LogFormat, config_for, no_such_conversation, read_conversations, report_notes
+from .output import bar, one_line, plural, show, show_json, table, with_progress
 
 if TYPE_CHECKING:
     from .._conversation.message import Message
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from ..config import CompactConfig
     from ..importers import Conversation
 
-__all__ = ["Weighed", "weigh"]
+__all__ = ["CountedConversation", "count_conversation"]
 
 _LARGEST = 20
 """Messages that `count` shows unless it is asked for all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class CountedConversation:
     """What a conversation weighs, as counted; `margin` is the share by which the provider's number may be higher."""
 
     messages: list[Message]
@@ -44,7 +44,7 @@ class Weighed:
         return self.usage.scaled(1 + self.margin).total
 
 
-def weigh(conversation: Conversation, config: CompactConfig) -> Weighed:
+def count_conversation(conversation: Conversation, config: CompactConfig) -> CountedConversation:
     """Count a conversation."""
     from .._conversation.tokens import REPLY_PRIMER, Usage, counter_for
     from .._conversation.tool_schemas import tools_tokens
@@ -64,7 +64,7 @@ def weigh(conversation: Conversation, config: CompactConfig) -> Weighed:
             rest += cost
     tools = tools_tokens(conversation.tools, tally, config.model) if conversation.tools else 0
     usage = Usage(by_role["system"], by_role["developer"], tools, rest)
-    return Weighed(messages, tokens, usage, config.window, config.model, reader.dialect.name, tally.margin)
+    return CountedConversation(messages, tokens, usage, config.window, config.model, reader.dialect.name, tally.margin)
 
 
 @app.command()
@@ -89,22 +89,22 @@ def count(
 
     Example:  compact count chat.json
     """
-    options = given(settings, model, window)
-    rows: list[tuple[str, int, Weighed]] = []
-    only: tuple[Conversation, Weighed] | None = None
+    options = option_values(settings, model, window)
+    rows: list[tuple[str, int, CountedConversation]] = []
+    only: tuple[Conversation, CountedConversation] | None = None
     ids: list[str] = []
-    for conversation in watched(recorded_in(files, log_format), "counting"):
+    for conversation in with_progress(read_conversations(files, log_format), "counting"):
         ids.append(conversation.id)
         if id is None or conversation.id == id:
-            weighed = weigh(conversation, suited(config, options, conversation))
+            weighed = count_conversation(conversation, config_for(config, options, conversation))
             only = None if rows else (conversation, weighed)
-            rows.append((conversation.id, len(weighed.messages), _numbers(weighed)))
+            rows.append((conversation.id, len(weighed.messages), _without_messages(weighed)))
     if not rows and id is not None:
         raise no_such_conversation(", ".join(files), id, ids)
     if only is not None:
-        tell_notes(only[0])
+        report_notes(only[0])
     if as_json:
-        described = [_described(name, weighed) for name, _, weighed in rows]
+        described = [_count_value(name, weighed) for name, _, weighed in rows]
         if only is not None:
             described[0]["by_message"] = [_row(only[1], index) for index in range(len(only[1].messages))]
         show_json(described)
@@ -116,12 +116,12 @@ def count(
         raise typer.Exit(PROBLEM)
 
 
-def _numbers(weighed: Weighed) -> Weighed:
+def _without_messages(weighed: CountedConversation) -> CountedConversation:
     """Without the messages: a folder may hold many conversations."""
     return replace(weighed, messages=[], tokens=[])
 
 
-def _described(name: str, weighed: Weighed) -> dict[str, Any]:
+def _count_value(name: str, weighed: CountedConversation) -> dict[str, Any]:
     return {
         "id": name,
         "model": weighed.model,
@@ -134,18 +134,20 @@ def _described(name: str, weighed: Weighed) -> dict[str, Any]:
     }
 
 
-def _row(weighed: Weighed, index: int) -> dict[str, Any]:
+def _row(weighed: CountedConversation, index: int) -> dict[str, Any]:
     return {"index": index, "role": weighed.messages[index].role, "tokens": weighed.tokens[index]}
 
 
-def _show_one(conversation: Conversation, weighed: Weighed, all_rows: bool) -> None:
+def _show_one(conversation: Conversation, weighed: CountedConversation, all_rows: bool) -> None:
     from .._conversation.message import readable
 
     total = weighed.usage.total
     layers = table("layer", ">tokens", ">share", "")
     for name, tokens in weighed.usage.breakdown().items():
         layers.add_row(name, f"{tokens:,}", f"{tokens / total:.1%}", bar(tokens / total, 24))
-    layers.add_row("in all", f"{total:,}", f"{total / weighed.window:.1%}", f"of {weighed.window:,}, {_fits(weighed)}")
+    layers.add_row(
+        "in all", f"{total:,}", f"{total / weighed.window:.1%}", f"of {weighed.window:,}, {_room_text(weighed)}"
+    )
     size = len(weighed.messages)
     chosen = sorted(range(size), key=lambda index: -weighed.tokens[index])[: size if all_rows else _LARGEST]
     most = max(weighed.tokens, default=1)
@@ -156,7 +158,7 @@ def _show_one(conversation: Conversation, weighed: Weighed, all_rows: bool) -> N
         rows.add_row(f"{index:,}", message.role, f"{tokens:,}", f"{tokens / total:.1%}", bar(tokens / most), text)
     few = f"the {_LARGEST} largest of {size:,} messages (--all shows each)"
     show(
-        f"{one_line(conversation.source)}, {weighed.dialect}, {weighed.model}{_margin(weighed)}",
+        f"{one_line(conversation.source)}, {weighed.dialect}, {weighed.model}{_margin_text(weighed)}",
         "",
         layers,
         "",
@@ -165,16 +167,16 @@ def _show_one(conversation: Conversation, weighed: Weighed, all_rows: bool) -> N
     )
 
 
-def _fits(weighed: Weighed) -> str:
+def _room_text(weighed: CountedConversation) -> str:
     over = weighed.total - weighed.window
     return f"{over:,} over" if over > 0 else f"{-over:,} free"
 
 
-def _margin(weighed: Weighed) -> str:
+def _margin_text(weighed: CountedConversation) -> str:
     return f" (its tokenizer is not public: up to {weighed.margin:.0%} more)" if weighed.margin else ""
 
 
-def _show_many(rows: list[tuple[str, int, Weighed]]) -> None:
+def _show_many(rows: list[tuple[str, int, CountedConversation]]) -> None:
     layers = [name for name in ("system", "developer", "tools_schema") if any(getattr(w.usage, name) for *_, w in rows)]
     shown = table(
         "conversation", ">messages", *(f">{name}" for name in layers), ">tokens", ">of window", "", wide="conversation"
@@ -185,4 +187,4 @@ def _show_many(rows: list[tuple[str, int, Weighed]]) -> None:
         shown.add_row(one_line(name), f"{size:,}", *parts, f"{weighed.usage.total:,}", f"{share:.0%}", bar(share, 8))
     over = sum(weighed.total > weighed.window for *_, weighed in rows)
     total = sum(weighed.usage.total for *_, weighed in rows)
-    show(shown, "", f"{counted(len(rows), 'conversation')}, {total:,} tokens; {over:,} over their window")
+    show(shown, "", f"{plural(len(rows), 'conversation')}, {total:,} tokens; {over:,} over their window")

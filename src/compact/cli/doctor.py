@@ -18,10 +18,10 @@ import typer
 
 from ..config import CompactConfig
 from ..errors import BadSummary, CompactError, ConfigError, InsufficientBudget
-from .app import PROBLEM, AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
-from .input import ConversationId, LogFormat, conversation_in, suited
-from .installed import Finding, extras, variables
-from .output import counted, printable, show, show_json, working
+from .app import PROBLEM, AsJson, ConfigFile, ModelName, Settings, Window, app, load_config, option_values
+from .input import ConversationId, LogFormat, config_for, read_conversation
+from .installed import CheckResult, check_extras, check_variables
+from .output import plural, printable, show, show_json, spinner
 from .plan import dry_run, outcome, verdict
 
 __all__: list[str] = []
@@ -47,51 +47,51 @@ def doctor(
 
     Example:  compact doctor chat.json
     """
-    options = given(settings, model, window)
-    with working("looking"):
-        findings = list(_findings(file, online, id, log_format, config, options))
+    options = option_values(settings, model, window)
+    with spinner("looking"):
+        findings = list(_run_checks(file, online, id, log_format, config, options))
     if as_json:
         show_json([asdict(finding) for finding in findings])
     else:
-        _show(findings)
+        _show_results(findings)
     if any(finding.state == "problem" for finding in findings):
         raise typer.Exit(PROBLEM)
 
 
-def _findings(
+def _run_checks(
     file: str | None,
     online: bool,
     id: str | None,
     log_format: str | None,
     config: Path | None,
     options: dict[str, object],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     from .. import __version__
 
-    yield Finding("ok", "compact", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
+    yield CheckResult("ok", "compact", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
     try:
-        loaded = configured(config, options)
+        loaded = load_config(config, options)
     except ConfigError as error:
-        yield from extras(frozenset())
+        yield from check_extras(frozenset())
         for line in str(error).splitlines():
-            yield Finding("problem", "configuration", line)
+            yield CheckResult("problem", "configuration", line)
         return
-    yield from extras(_needed(loaded))
-    yield from variables()
-    yield _counter(loaded)
-    yield _archive(loaded, online)
-    yield _summarizer(loaded, online)
-    yield from _policy(loaded)
+    yield from check_extras(_needed_extras(loaded))
+    yield from check_variables()
+    yield _check_counter(loaded)
+    yield _check_archive(loaded, online)
+    yield _check_summarizer(loaded, online)
+    yield from _check_policy(loaded)
     if file is not None:
-        conversation = conversation_in(file, id, log_format)
+        conversation = read_conversation(file, id, log_format)
         try:
-            dry = dry_run(conversation, suited(config, options, conversation), None)
-            yield Finding("ok", "conversation", f"{verdict(dry)} {outcome(dry)}")
+            dry = dry_run(conversation, config_for(config, options, conversation), None)
+            yield CheckResult("ok", "conversation", f"{verdict(dry)} {outcome(dry)}")
         except InsufficientBudget as error:
-            yield Finding("problem", "conversation", str(error))
+            yield CheckResult("problem", "conversation", str(error))
 
 
-def _show(findings: list[Finding]) -> None:
+def _show_results(findings: list[CheckResult]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -103,10 +103,10 @@ def _show(findings: list[Finding]) -> None:
     for finding in findings:
         rows.add_row(Text(finding.state, styles[finding.state]), finding.what, Text(printable(finding.says)))
     bad = sum(finding.state == "problem" for finding in findings)
-    show(rows, "", counted(bad, "problem") if bad else "Nothing stands in the way.")
+    show(rows, "", plural(bad, "problem") if bad else "Nothing stands in the way.")
 
 
-def _needed(config: CompactConfig) -> frozenset[str]:
+def _needed_extras(config: CompactConfig) -> frozenset[str]:
     """The extras that the configuration asks for."""
     asked = {
         "s3": config.storage.adapter == "s3",
@@ -118,28 +118,28 @@ def _needed(config: CompactConfig) -> frozenset[str]:
     return frozenset(extra for extra, wanted in asked.items() if wanted)
 
 
-def _counter(config: CompactConfig) -> Finding:
+def _check_counter(config: CompactConfig) -> CheckResult:
     if config.counter == "chars":
-        return Finding("note", "counter", "counter is chars: every four characters count as one token")
+        return CheckResult("note", "counter", "counter is chars: every four characters count as one token")
     from .._conversation.tokens import counter_for
 
     try:
         tally = counter_for(config.counter, config.model)
     except CompactError as error:
-        return Finding("problem", "counter", str(error))
+        return CheckResult("problem", "counter", str(error))
     table = "its own table" if tally.exact else f"the nearest table: it may have {tally.margin:.0%} more"
-    return Finding("ok", "counter", f"{tally.encoder} counts {config.model} with {tally.encoding}, {table}")
+    return CheckResult("ok", "counter", f"{tally.encoder} counts {config.model} with {tally.encoding}, {table}")
 
 
-def _archive(config: CompactConfig, online: bool) -> Finding:
+def _check_archive(config: CompactConfig, online: bool) -> CheckResult:
     storage = config.storage
     if storage.adapter == "none":
-        return Finding("note", "archive", "storage.adapter is none: what is folded cannot be brought back")
+        return CheckResult("note", "archive", "storage.adapter is none: what is folded cannot be brought back")
     if storage.adapter == "fs":
-        return _folder(Path(storage.path).expanduser().absolute())
+        return _check_folder(Path(storage.path).expanduser().absolute())
     place = f"s3://{storage.bucket}/{storage.prefix}"
     if not online:
-        return Finding("note", "archive", f"{place} was not looked at; --online writes to it for a trial")
+        return CheckResult("note", "archive", f"{place} was not looked at; --online writes to it for a trial")
     from ..stores import open_store
 
     try:
@@ -149,11 +149,11 @@ def _archive(config: CompactConfig, online: bool) -> Finding:
         store.put(key, b"{}")
         store.delete(key)
     except CompactError as error:
-        return Finding("problem", "archive", str(error))
-    return Finding("ok", "archive", f"{place} can be written")
+        return CheckResult("problem", "archive", str(error))
+    return CheckResult("ok", "archive", f"{place} can be written")
 
 
-def _folder(folder: Path) -> Finding:
+def _check_folder(folder: Path) -> CheckResult:
     """Whether files can be made where the archive is, or will be."""
     place = next(one for one in (folder, *folder.parents) if one.exists())
     try:
@@ -161,27 +161,31 @@ def _folder(folder: Path) -> Finding:
             trial.write(b"trial")
             trial.flush()
     except OSError as error:
-        return Finding("problem", "archive", f"{folder} cannot be written ({error.strerror}); set storage.path")
-    return Finding("ok", "archive", f"{folder} can be written" + ("" if place == folder else " (it is not there yet)"))
+        return CheckResult("problem", "archive", f"{folder} cannot be written ({error.strerror}); set storage.path")
+    return CheckResult(
+        "ok", "archive", f"{folder} can be written" + ("" if place == folder else " (it is not there yet)")
+    )
 
 
-def _summarizer(config: CompactConfig, online: bool) -> Finding:
+def _check_summarizer(config: CompactConfig, online: bool) -> CheckResult:
     summary = config.summary
     if summary.provider == "extract":
-        return Finding("ok", "summarizer", "extract works offline and needs no model")
+        return CheckResult("ok", "summarizer", "extract works offline and needs no model")
     from ..summarizers import summarizer_for
 
     name = f"{summary.model or 'the usual model'} through {summary.provider}"
     try:
         summarizer_for(summary)
     except CompactError as error:
-        return Finding("problem", "summarizer", str(error))
+        return CheckResult("problem", "summarizer", str(error))
     if not online:
-        return Finding("note", "summarizer", f"{name} has a key and was not asked; --online asks it for a few words")
-    return _asked(config, name)
+        return CheckResult(
+            "note", "summarizer", f"{name} has a key and was not asked; --online asks it for a few words"
+        )
+    return _ask_summarizer(config, name)
 
 
-def _asked(config: CompactConfig, name: str) -> Finding:
+def _ask_summarizer(config: CompactConfig, name: str) -> CheckResult:
     """One small summary, as a fold would ask for it."""
     from .._engine.one_shot import compact_messages
 
@@ -193,17 +197,17 @@ def _asked(config: CompactConfig, name: str) -> Finding:
     try:
         compact_messages(talk, 700, config=trial)
     except BadSummary as error:
-        return Finding("note", "summarizer", f"{name} answered, and the answer could not be used: {error}")
+        return CheckResult("note", "summarizer", f"{name} answered, and the answer could not be used: {error}")
     except CompactError as error:
-        return Finding("problem", "summarizer", f"{name}: {error}")
-    return Finding("ok", "summarizer", f"{name} answered")
+        return CheckResult("problem", "summarizer", f"{name}: {error}")
+    return CheckResult("ok", "summarizer", f"{name} answered")
 
 
-def _policy(config: CompactConfig) -> Iterator[Finding]:
+def _check_policy(config: CompactConfig) -> Iterator[CheckResult]:
     """Whether there is room to fold in, and what the lines come to."""
     policy, window, budget, trigger = config.policy, config.window, config.budget, config.trigger_line
     known = "set" if config.max_context_tokens else f"known of {config.model}"
-    yield Finding(
+    yield CheckResult(
         "ok",
         "policy",
         f"{policy.layout if isinstance(policy.layout, str) else 'own'} layout: window {window:,} ({known}) - "
@@ -213,20 +217,20 @@ def _policy(config: CompactConfig) -> Iterator[Finding]:
     # A summary gets a quarter of what pins and tools leave below the trigger, and says nothing in a few dozen tokens.
     room, asked = trigger // 4, config.summary.max_tokens
     if room < 64:
-        yield Finding(
+        yield CheckResult(
             "problem",
             "policy",
             f"a summary would get {room:,} tokens at most, too few to say anything; raise the window",
         )
     elif room < asked:
-        yield Finding(
+        yield CheckResult(
             "note",
             "policy",
             f"a summary gets {room:,} tokens at most, a quarter of what is below the trigger, not the {asked:,} of "
             "summary.max_tokens",
         )
     if policy.trigger_pct and policy.trigger_pct * window > budget:
-        yield Finding(
+        yield CheckResult(
             "note",
             "policy",
             f"trigger_pct {policy.trigger_pct} of the window is {round(policy.trigger_pct * window):,}, above the "

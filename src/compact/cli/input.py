@@ -21,8 +21,8 @@ import typer
 
 from ..config import CompactConfig
 from ..errors import CompactError, LogError
-from .app import configured
-from .output import counted, json_bytes, say
+from .app import load_config
+from .output import json_bytes, plural, report
 
 if TYPE_CHECKING:
     from ..importers import Conversation
@@ -33,15 +33,15 @@ __all__ = [
     "Form",
     "LogFormat",
     "OutputFile",
-    "conversation_in",
-    "form_of",
+    "config_for",
+    "detect_form",
     "importer_names",
     "no_such_conversation",
-    "recorded_in",
+    "read_conversation",
+    "read_conversations",
+    "redaction_note",
+    "report_notes",
     "session_name",
-    "suited",
-    "tell_notes",
-    "without_secrets",
     "write_bytes",
     "write_list",
     "write_text",
@@ -81,73 +81,73 @@ LogFormat = Annotated[
 OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.")]
 
 
-def recorded_in(files: Sequence[str], log_format: str | None = None) -> Iterator[Conversation]:
+def read_conversations(files: Sequence[str], log_format: str | None = None) -> Iterator[Conversation]:
     """The conversations in some logs. What cannot be read is told, and passed over unless nothing else is there."""
     from ..importers import read_logs
 
     waiting: list[LogError] = []
     nothing, passed = True, 0
     for conversation in read_logs(files, format=log_format, on_error=waiting.append):
-        passed = _pass_over(waiting, passed)
+        passed = _report_skipped(waiting, passed)
         nothing = False
         yield conversation
     if nothing and len(waiting) == 1:
         raise waiting[0]
-    passed = _pass_over(waiting, passed)
+    passed = _report_skipped(waiting, passed)
     if nothing:
         raise LogError(f"no conversation was found in {', '.join(files)}; {passed:,} logs could not be read")
     if passed > _LISTED:
-        say(f"passed over: {passed - _LISTED:,} more")
+        report(f"passed over: {passed - _LISTED:,} more")
 
 
-def _pass_over(waiting: list[LogError], passed: int) -> int:
+def _report_skipped(waiting: list[LogError], passed: int) -> int:
     for number, error in enumerate(waiting, passed + 1):
         if number <= _LISTED:
-            say(f"passed over: {error}")
+            report(f"passed over: {error}")
     passed += len(waiting)
     waiting.clear()
     return passed
 
 
-def conversation_in(file: str, id: str | None = None, log_format: str | None = None) -> Conversation:
+def read_conversation(file: str, id: str | None = None, log_format: str | None = None) -> Conversation:
     """The one conversation in a file, or the one of this id. What was left out of it is said on stderr."""
     first: Conversation | None = None
     ids: list[str] = []
-    for conversation in recorded_in([file], log_format):
+    for conversation in read_conversations([file], log_format):
         if conversation.id == id:
-            return tell_notes(conversation)
+            return report_notes(conversation)
         first = first or conversation
         ids.append(conversation.id)
     if id is not None:
         raise no_such_conversation(file, id, ids)
     if first is None or len(ids) > 1:
-        raise LogError(f"{file} holds {len(ids):,} conversations; choose one with --id: {_listed(ids)}")
-    return tell_notes(first)
+        raise LogError(f"{file} holds {len(ids):,} conversations; choose one with --id: {_join_ids(ids)}")
+    return report_notes(first)
 
 
 def no_such_conversation(where: str, id: str, ids: Sequence[str]) -> LogError:
     """That none of the conversations there is called so."""
-    return LogError(f"{where} holds no conversation {id!r}; it holds {_listed(ids)}")
+    return LogError(f"{where} holds no conversation {id!r}; it holds {_join_ids(ids)}")
 
 
-def _listed(ids: Sequence[str]) -> str:
+def _join_ids(ids: Sequence[str]) -> str:
     return ", ".join(ids[:_LISTED]) + (f" and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else "")
 
 
-def tell_notes(conversation: Conversation) -> Conversation:
+def report_notes(conversation: Conversation) -> Conversation:
     """Say what was left out of a conversation, or mended."""
     for note in conversation.notes:
-        say(f"note: {note}")
+        report(f"note: {note}")
     return conversation
 
 
-def suited(
+def config_for(
     file: Path | None, options: dict[str, Any], conversation: Conversation, path: Path | None = None
 ) -> CompactConfig:
     """The configuration for a conversation: where nobody names a model, the one it was recorded with."""
-    config = configured(file, options, path)
+    config = load_config(file, options, path)
     if conversation.model and "model" not in config.model_fields_set:
-        return configured(file, {**options, "model": conversation.model}, path)
+        return load_config(file, {**options, "model": conversation.model}, path)
     return config
 
 
@@ -166,7 +166,7 @@ def _is_pipe(file: str) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def form_of(file: str) -> Form:
+def detect_form(file: str) -> Form:
     """How a file is written. Of standard input the beginning tells; another pipe cannot be looked at."""
     from ..importers.sources import expand
 
@@ -200,12 +200,12 @@ def write_list(messages: Sequence[Any], form: Form, output: Path | None) -> None
     write_bytes(json_bytes(text) + b"\n" if lines or form == Form.JSON else b"", output)
 
 
-def without_secrets(messages: Sequence[Any]) -> str:
+def redaction_note(messages: Sequence[Any]) -> str:
     """What is to be said of messages from the archive: it keeps no secret, so they may not be as they were."""
     from .._redaction import REDACTED
 
     places = json.dumps(messages, default=str, ensure_ascii=False).count(REDACTED)
-    return f", {REDACTED} in {counted(places, 'place')} for what looked like a secret" if places else ""
+    return f", {REDACTED} in {plural(places, 'place')} for what looked like a secret" if places else ""
 
 
 def write_text(text: str, output: Path | None) -> None:

@@ -55,7 +55,7 @@ def _server(manager: CompactManager, session_id: str | None) -> MCPServer:
     def answer(session: str, query: str, cite: str, offset: int, limit: int) -> str:
         try:
             if not session:
-                session = _only(manager)
+                session = _only_session(manager)
             tool = recall_tool(manager, session, limit=limit)
             return tool({"query": query, "cite": cite, "offset": offset})
         except CompactError as error:
@@ -88,7 +88,7 @@ def _server(manager: CompactManager, session_id: str | None) -> MCPServer:
     return server
 
 
-def _only(manager: CompactManager) -> str:
+def _only_session(manager: CompactManager) -> str:
     """The session that is meant when none is named."""
     ids = manager.sessions()
     if len(ids) != 1:

@@ -21,18 +21,18 @@ from rich.text import Text
 
 __all__ = [
     "bar",
-    "counted",
     "json_bytes",
     "one_line",
+    "plural",
     "printable",
-    "say",
+    "report",
+    "report_warnings",
     "screen_width",
     "show",
     "show_json",
+    "spinner",
     "table",
-    "tell_warnings",
-    "watched",
-    "working",
+    "with_progress",
 ]
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def screen_width() -> int:
     return _Screen().width
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """One line on stderr, for people."""
     typer.echo(printable(text), err=True)
 
@@ -73,10 +73,10 @@ class _Notes(logging.Handler):
         text = record.getMessage()
         if text not in self._told:
             self._told.add(text)
-            say(f"note: {text}")
+            report(f"note: {text}")
 
 
-def tell_warnings() -> None:
+def report_warnings() -> None:
     """From now on say what the library has to warn of. A server may put handlers of its own in this one's place."""
     logging.root.addHandler(_Notes())
 
@@ -117,7 +117,7 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
 
 
-def counted(number: int, thing: str) -> str:
+def plural(number: int, thing: str) -> str:
     """A number of things, in words: "1 session", "2,000 sessions"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
@@ -127,7 +127,7 @@ def one_line(text: str, length: int = 300) -> str:
     return printable(" ".join(text[: 4 * length].split())[:length])
 
 
-def watched(items: Iterable[T], what: str) -> Iterator[T]:
+def with_progress(items: Iterable[T], what: str) -> Iterator[T]:
     """The items, with a bar on stderr while somebody looks on there."""
     if not sys.stderr.isatty():
         yield from items
@@ -137,6 +137,6 @@ def watched(items: Iterable[T], what: str) -> Iterator[T]:
     yield from track(items, description=what, console=Console(stderr=True), transient=True)
 
 
-def working(what: str) -> AbstractContextManager[Any]:
+def spinner(what: str) -> AbstractContextManager[Any]:
     """A sign on stderr that something is going on, while somebody looks on there."""
     return Console(stderr=True).status(what) if sys.stderr.isatty() else nullcontext()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import PROBLEM, AllRows, ArchivePath, AsJson, ConfigFile, ModelName, Settings, Window, app, given
-from .input import ConversationFile, ConversationId, LogFormat, conversation_in, suited
-from .output import one_line, show, show_json, table, working
+from .app import PROBLEM, AllRows, ArchivePath, AsJson, ConfigFile, ModelName, Settings, Window, app, option_values
+from .input import ConversationFile, ConversationId, LogFormat, config_for, read_conversation
+from .output import one_line, show, show_json, spinner, table
 
 if TYPE_CHECKING:
     from .._compaction.fit import Fitted
@@ -75,10 +75,10 @@ def plan(
 
     Example:  compact plan chat.json --window 32000
     """
-    conversation = conversation_in(file, id, log_format)
-    options = given(settings, model, window)
-    with working("planning"):
-        dry = dry_run(conversation, suited(config, options, conversation, path), session)
+    conversation = read_conversation(file, id, log_format)
+    options = option_values(settings, model, window)
+    with spinner("planning"):
+        dry = dry_run(conversation, config_for(config, options, conversation, path), session)
     if as_json:
         show_json(_plan_value(dry))
     else:

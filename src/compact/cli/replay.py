@@ -15,7 +15,7 @@ import typer
 from ..errors import ConfigError, LogError
 from .app import AsJson, ConfigFile, app
 from .input import write_bytes
-from .output import json_bytes, one_line, say, screen_width, show, show_json
+from .output import json_bytes, one_line, report, screen_width, show, show_json
 from .replay_options import (  # fmt: skip
     Address,
     CacheRead,
@@ -29,11 +29,11 @@ from .replay_options import (  # fmt: skip
     Logs,
     NoCache,
     Out,
-    conversations_in,
     engine_of,
+    open_conversations,
     progress_bar,
+    resume_note,
     setting_of,
-    told_to_resume,
     trials_of,
 )
 
@@ -80,8 +80,8 @@ def replay_command(
 
     setting = setting_of(window, model, cache_read, cache_write, no_cache)
     trials = trials_of(policy)
-    conversations, alone = conversations_in(logs, log_format)
-    with told_to_resume(out), progress_bar("replaying") as told:
+    conversations, alone = open_conversations(logs, log_format)
+    with resume_note(out), progress_bar("replaying") as told:
         lab = replay(
             conversations,
             trials,
@@ -137,8 +137,8 @@ def tune(
         raise ConfigError(f"{output} is there already; --force writes over it, or name another file with -o")
     setting = setting_of(window, model, cache_read, cache_write, no_cache)
     start = CompactConfig.load(config)
-    conversations, alone = conversations_in(logs, log_format)
-    with told_to_resume(out), progress_bar("tuning") as told:
+    conversations, alone = open_conversations(logs, log_format)
+    with resume_note(out), progress_bar("tuning") as told:
         tuned = search(
             conversations,
             setting,
@@ -151,17 +151,21 @@ def tune(
         )
     write_bytes(config_text(tuned, setting).encode(), output)
     if as_json:
-        show_json(_tuned(tuned))
+        show_json(_tuning_value(tuned))
     else:
         _show_tuned(tuned)
-    say(f"wrote {output}")
+    report(f"wrote {output}")
 
 
 def _show_tuned(tuned: TuningResult) -> None:
     from ..replay.table import groups_table, sums_tables
 
-    held = {verdict.source: [*_named(verdict)] for verdict in tuned.held}
-    shown: list[Any] = ["On the conversations of the search:", "", *sums_tables(_named(tuned.trained), screen_width())]
+    held = {verdict.source: [*_named_sums(verdict)] for verdict in tuned.held}
+    shown: list[Any] = [
+        "On the conversations of the search:",
+        "",
+        *sums_tables(_named_sums(tuned.trained), screen_width()),
+    ]
     if held:
         shown += ["", "On conversations that were held back from it:", "", *groups_table(held, screen_width())]
     shown.append("")
@@ -175,13 +179,13 @@ def _show_tuned(tuned: TuningResult) -> None:
     show(*shown)
 
 
-def _named(verdict: Verdict) -> list[Any]:
+def _named_sums(verdict: Verdict) -> list[Any]:
     return [replace(verdict.start, policy="start"), replace(verdict.chosen, policy="tuned")]
 
 
-def _tuned(tuned: TuningResult) -> dict[str, Any]:
+def _tuning_value(tuned: TuningResult) -> dict[str, Any]:
     def report_value(verdict: Verdict) -> dict[str, Any]:
-        start, chosen = (sums.as_dict() for sums in _named(verdict))
+        start, chosen = (sums.as_dict() for sums in _named_sums(verdict))
         return {"source": verdict.source, "better": verdict.better, "start": start, "tuned": chosen}
 
     return {
@@ -206,4 +210,4 @@ def _write(lab: Lab, comparison: Comparison, out: Path | None, html: Path | None
         write_bytes(json_bytes(text), out / "report.json")
         written.append(out / "report.json")
     if written:
-        say(f"wrote {', '.join(map(str, written))}")
+        report(f"wrote {', '.join(map(str, written))}")

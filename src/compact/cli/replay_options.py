@@ -19,7 +19,7 @@ import typer
 
 from ..errors import ConfigError
 from .input import importer_names
-from .output import say
+from .output import report
 
 if TYPE_CHECKING:
     from ..importers import Conversation
@@ -27,8 +27,23 @@ if TYPE_CHECKING:
     from ..replay.executors import Engine
 
 __all__ = [
-    "Address", "CacheRead", "CacheWrite", "EngineName", "EngineOption", "Format", "Jobs", "LabModel", "LabWindow",
-    "Logs", "NoCache", "Out", "conversations_in", "engine_of", "progress_bar", "setting_of", "told_to_resume",
+    "Address",
+    "CacheRead",
+    "CacheWrite",
+    "EngineName",
+    "EngineOption",
+    "Format",
+    "Jobs",
+    "LabModel",
+    "LabWindow",
+    "Logs",
+    "NoCache",
+    "Out",
+    "engine_of",
+    "open_conversations",
+    "progress_bar",
+    "resume_note",
+    "setting_of",
     "trials_of",
 ]  # fmt: skip
 
@@ -118,11 +133,11 @@ def trials_of(policies: list[str] | None) -> list[Trial]:
     return [Trial.load(name) for name in policies or ["default", *own[:1]]]
 
 
-def conversations_in(logs: list[str], log_format: str | None) -> tuple[Iterator[Conversation], bool]:
+def open_conversations(logs: list[str], log_format: str | None) -> tuple[Iterator[Conversation], bool]:
     """The conversations, and whether there is but one. What cannot be read is told, and passed over."""
-    from .input import recorded_in
+    from .input import read_conversations
 
-    found = recorded_in(logs, log_format)
+    found = read_conversations(logs, log_format)
     first = list(islice(found, 2))
     return chain(first, found), len(first) == 1
 
@@ -143,13 +158,13 @@ def engine_of(engine: EngineName, jobs: int | None, address: str | None, alone: 
 
 
 @contextmanager
-def told_to_resume(out: Path | None) -> Iterator[None]:
+def resume_note(out: Path | None) -> Iterator[None]:
     """Ctrl-C ends a run with a sentence about what is kept."""
     try:
         yield
     except KeyboardInterrupt:
         kept = "what is done is kept: the same command takes it up again" if out is not None else "nothing is kept"
-        say(f"compact: interrupted; {kept}" + ("" if out is not None else " without --out FOLDER"))
+        report(f"compact: interrupted; {kept}" + ("" if out is not None else " without --out FOLDER"))
         raise typer.Exit(INTERRUPTED) from None
 
 

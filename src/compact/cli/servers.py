@@ -144,7 +144,7 @@ def proxy(
             typer.echo(f"  export ANTHROPIC_BASE_URL={base}")
         if switched_off():
             typer.echo(f"{SWITCHED_OFF}.")
-        typer.echo(f"Summaries: {_summarizer(loaded)}. Archive: {_archive(loaded)}.")
+        typer.echo(f"Summaries: {_summarizer_text(loaded)}. Archive: {_archive_text(loaded)}.")
 
     serve(loaded, token=token, log_level=log_level, started=started)
 
@@ -168,7 +168,7 @@ def mcp(
         serve(manager, session)
 
 
-def _summarizer(config: CompactConfig) -> str:
+def _summarizer_text(config: CompactConfig) -> str:
     """Who writes the summaries of a proxy."""
     model, summary = config.proxy.summary_model, config.summary
     if model is not None:
@@ -178,7 +178,7 @@ def _summarizer(config: CompactConfig) -> str:
     return f"by {summary.model or 'the usual model'}, through {summary.provider}"
 
 
-def _archive(config: CompactConfig) -> str:
+def _archive_text(config: CompactConfig) -> str:
     """Where the originals of what is folded are."""
     storage = config.storage
     if storage.adapter == "none":
