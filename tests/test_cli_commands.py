@@ -136,7 +136,7 @@ def test_count_passes_over_what_cannot_be_read() -> None:
     Path("torn.jsonl").write_text(json.dumps(chat("u")[0]) + '\n{"role": "us')
     done = cli("count", "empty.json", "one.json", "torn.jsonl", "nowhere.json")
     assert "2 conversations" in done.stdout
-    assert ["empty.json", "nowhere.json"] == re.findall(r"^passed over: (\S+) ", done.stderr, re.MULTILINE)
+    assert ["empty.json", "nowhere.json"] == re.findall(r"^skipped: (\S+) ", done.stderr, re.MULTILINE)
     assert cli("count", "empty.json", code=1).stderr.startswith("compact: empty.json is empty")
     *_, last = cli("count", "empty.json", "nowhere.json", code=1).stderr.splitlines()
     assert "compact: no conversation was found in empty.json, nowhere.json; 2 logs could not be read" == last
@@ -145,7 +145,7 @@ def test_count_passes_over_what_cannot_be_read() -> None:
     for number in range(12):
         Path(f"empty{number}.json").touch()
     *told, more = cli("count", ".").stderr.splitlines()
-    assert (8, "passed over: 5 more") == (len(told), more)
+    assert (8, "skipped: 5 more") == (len(told), more)
 
 
 def test_the_model_of_the_log_counts_when_nobody_names_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,13 +204,6 @@ def test_every_module_says_what_it_owns() -> None:
     assert [] == silent
 
 
-def test_every_long_module_says_why() -> None:
-    """A module of more than 300 lines is one idea, and its docstring says which."""
-    paths = [(path, path.read_text("utf-8")) for path in (ROOT / "src" / "compact").rglob("*.py")]
-    long = [(path, ast.get_docstring(ast.parse(text)) or "") for path, text in paths if text.count("\n") > 300]
-    assert [] == [str(path.relative_to(ROOT)) for path, said in long if "One idea, so one file: " not in said]
-
-
 @pytest.mark.slow
 @pytest.mark.untraced
 def test_no_two_modules_need_each_other() -> None:

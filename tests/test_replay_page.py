@@ -348,7 +348,7 @@ def test_replay_writes_a_report_and_takes_up_what_is_known() -> None:
     Path("foreign.json").write_text('{"a": 1}')
     command = ("replay", "chat.json", "foreign.json", "--window", "50%", "--model", "gpt-4o", "--out", "out")
     first = cli(*command)
-    assert "passed over: foreign.json" in first.stderr
+    assert "skipped: foreign.json" in first.stderr
     assert "wrote out/report.html, out/report.json" in first.stderr
     assert {"report.html", "report.json", "results.jsonl"} == {file.name for file in Path("out").iterdir()}
     report = json.loads(Path("out/report.json").read_text())

@@ -1,12 +1,11 @@
-"""What an archive says of its sessions: their folds and savings, and whether each fold was one that may be.
+"""Figures of the sessions in an archive, and the check of archived compactions against invariants and model.
 
-Owns: `session_overview` and `broken_laws`. Must never: change anything, or call a fold unlawful that cannot be judged.
+Owns: `session_overview` and `broken_laws`. Must never: change anything, or report a compaction that cannot be checked.
 
-A fold is judged twice: by the laws that it was made under (`_compaction.laws`), and by the model (`compact._spec`),
-which was not
-written by whoever wrote the engine's folds. A record does not tell everything that a fold was judged by: not the
-policy's keep counts, not the room that a summary was given, nor the list as it was after it was mended. So the laws
-that need these are left out, and of a list that arrived broken only the list that went out is judged.
+A compaction is checked twice: by the invariants that it was made under (`_compaction.laws`), and by the model
+(`compact._spec`), which is independent of the engine. A record does not hold everything that the engine checked: not
+the retention settings, not the tokens allowed for a summary, and not the list after it was repaired. So invariants that
+need these are skipped, and when the list arrived invalid only the resulting list is checked.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from ..errors import ArchiveError, InvalidMessage
 __all__ = ["SessionOverview", "broken_laws", "session_overview"]
 
 _UNTOLD = frozenset({"identical", "window", "summary size"})
-"""Laws that need what a record does not tell."""
+"""Invariants that need values which are not in a record."""
 _OF_THE_RESULT = frozenset({"one summary", "budget", "valid"})
-"""Laws that a list which was mended before it was folded can be judged by."""
+"""Invariants that can be checked when the list was repaired before the compaction."""
 _UNREADABLE = (ArchiveError, InvalidMessage, KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOverview:
-    """A session of the archive. `saved` are the tokens that its folds took out, those undone left out."""
+    """A session of the archive. `saved` are the tokens that its compactions removed, without undone ones."""
 
     session_id: str | None
     folds: int
@@ -48,7 +47,7 @@ class SessionOverview:
 
 
 def session_overview(archive: Archive, place: str) -> SessionOverview:
-    """What the archive says of the session that is kept here; a damaged record counts as a fold that saved nothing."""
+    """The figures of the session stored here; a damaged record counts as a compaction that saved nothing."""
     contents = archive.contents(place)
     try:
         undone = set(archive.line(place, contents).undone)
@@ -67,7 +66,7 @@ def session_overview(archive: Archive, place: str) -> SessionOverview:
 
 
 def broken_laws(archive: Archive, place: str) -> tuple[int, list[str]]:
-    """How many folds could be judged, and which law each unlawful one breaks. What is damaged, `verify` tells."""
+    """How many compactions could be checked, and which invariant each invalid one breaks."""
     judged, problems = 0, []
     for step in archive.contents(place).summaries:
         try:
@@ -94,7 +93,7 @@ def _broken(record: Mapping[str, Any], transcript: Sequence[Any]) -> Iterator[st
 
 
 def _observed(record: Mapping[str, Any], case: FoldCase) -> Observed:
-    """A fold as the model sees it; what a provider's rules added to the result is not its affair."""
+    """A compaction as the model sees it, without what a provider's rules added to the result."""
     at = [
         case.before.positions[left] if isinstance(left, int) else record["made"][left["made"]]["position"]
         for left in record["left"]
@@ -125,13 +124,13 @@ def _items(history: History, positions: Sequence[int]) -> Items:
 
 
 def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCase, bool]:
-    """A fold as the laws see it, and whether its list was mended before it was folded."""
+    """A compaction as the invariants see it, and whether its list was repaired before."""
     dialect = detect(transcript) or FORMATS["openai-chat"]
     pinned, earlier = set(record["pinned"]), frozenset(record["earlier_summaries"])
     read = [dialect.read(raw)._replace(pinned=line in pinned) for line, raw in enumerate(transcript)]
     before = History(read, record["tokens"], record["positions"], earlier, frozenset())
     positions, gone = record["positions"], set(record["gone"])
-    # A message that a repair once added shares the position of the one before it: only what went, went into a fold.
+    # A message that a repair added shares the position of the one before it: only removed messages were compacted.
     went = [line for line in range(len(read)) if line in gone or line in earlier]
     folds = [Fold(tuple(i for i in went if positions[i] in set(one["positions"]))) for one in record["folds"]]
     fold_of = {line: fold for fold in folds for line in fold.indices}
@@ -144,7 +143,7 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
     for left in record["left"]:
         slot: Slot | None
         if isinstance(left, int):
-            slot = fold_of.get(left, left)  # an earlier summary that stays for want of a new one is its fold's place
+            slot = fold_of.get(left, left)  # an earlier summary that stays without a new one is its fold's place
             after.append(read[left])
             tokens.append(record["tokens"][left])
             is_summary = left in earlier
@@ -164,7 +163,7 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
         if slot is not None:
             slots.append(slot)
         sources.append(slot)
-    for fold in waiting:  # pruned without a summary: each went from where it stood
+    for fold in waiting:  # removed without a summary: each from its position
         at = next((n for n, slot in enumerate(slots) if _first(slot) > fold.indices[0]), len(slots))
         slots.insert(at, fold)
     layout = record["layout"]
@@ -173,7 +172,7 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
         plan=Plan(tuple(slots), len(before)),
         after=History(after, tokens, summaries=frozenset(summaries), pinned_roles=frozenset()),
         sources=tuple(sources),
-        # A layout of the user's own has laws like any other, and none of those that speak of ours.
+        # A custom layout has the general invariants, and none of those of the built-in layouts.
         policy=Policy(layout=layout if layout in LAYOUTS else lambda history, policy: layered(history, policy)),
         fixed=record["tokens_after"] - sum(tokens),
         budget=record["budget"],

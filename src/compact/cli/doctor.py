@@ -1,7 +1,7 @@
-"""Whether things will work: the configuration, the counter, the archive, the summarizer, the policy.
+"""The command `doctor`: checks the configuration, the counter, the archive, the summarizer and the policy.
 
-Owns: `doctor`, and what it finds out about all but what is installed. Must never: change anything but for a trial that
-it takes back, or use the network unless it is told to.
+Owns: `doctor`, and all checks but those of `installed`. Must never: change anything except for a trial write that it
+deletes, or use the network without `--online`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ __all__: list[str] = []
 @app.command()
 def doctor(
     file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="A conversation: does it fit, and what would it fold?")
+        str | None, typer.Argument(metavar="FILE", help="A conversation to check: whether it fits, and its compaction.")
     ] = None,
     online: Annotated[
-        bool, typer.Option("--online", help="Ask the summarizer for a few words, and write to a bucket for a trial.")
+        bool,
+        typer.Option("--online", help="Ask the summarizer for a short summary, and write a trial object to a bucket."),
     ] = False,
     id: ConversationId = None,
     log_format: LogFormat = None,
@@ -43,12 +44,12 @@ def doctor(
     config: ConfigFile = None,
     settings: Settings = None,
 ) -> None:
-    """Look whether all will work: what is installed, the archive, the summarizer, and whether the policy can fit.
+    """Check that everything works: installed packages, the archive, the summarizer, and whether the policy can fit.
 
     Example:  compact doctor chat.json
     """
     options = option_values(settings, model, window)
-    with spinner("looking"):
+    with spinner("checking"):
         findings = list(_run_checks(file, online, id, log_format, config, options))
     if as_json:
         show_json([asdict(finding) for finding in findings])
@@ -103,19 +104,19 @@ def _show_results(findings: list[CheckResult]) -> None:
     for finding in findings:
         rows.add_row(Text(finding.state, styles[finding.state]), finding.what, Text(printable(finding.says)))
     bad = sum(finding.state == "problem" for finding in findings)
-    show(rows, "", plural(bad, "problem") if bad else "Nothing stands in the way.")
+    show(rows, "", plural(bad, "problem") if bad else "No problems found.")
 
 
 def _needed_extras(config: CompactConfig) -> frozenset[str]:
-    """The extras that the configuration asks for."""
-    asked = {
+    """The extras that the configuration needs."""
+    needed = {
         "s3": config.storage.adapter == "s3",
         "otel": config.tracing.otlp_endpoint is not None,
         "redis": config.proxy.state.partition(":")[0] in ("redis", "rediss", "unix"),
         "proxy": config.proxy.upstream is not None,
         config.summary.provider: config.summary.provider != "extract",
     }
-    return frozenset(extra for extra, wanted in asked.items() if wanted)
+    return frozenset(extra for extra, is_needed in needed.items() if is_needed)
 
 
 def _check_counter(config: CompactConfig) -> CheckResult:
@@ -134,12 +135,12 @@ def _check_counter(config: CompactConfig) -> CheckResult:
 def _check_archive(config: CompactConfig, online: bool) -> CheckResult:
     storage = config.storage
     if storage.adapter == "none":
-        return CheckResult("note", "archive", "storage.adapter is none: what is folded cannot be brought back")
+        return CheckResult("note", "archive", "storage.adapter is none: compacted messages cannot be restored")
     if storage.adapter == "fs":
         return _check_folder(Path(storage.path).expanduser().absolute())
     place = f"s3://{storage.bucket}/{storage.prefix}"
     if not online:
-        return CheckResult("note", "archive", f"{place} was not looked at; --online writes to it for a trial")
+        return CheckResult("note", "archive", f"{place} was not checked; --online writes a trial object to it")
     from ..stores import open_store
 
     try:
@@ -154,7 +155,7 @@ def _check_archive(config: CompactConfig, online: bool) -> CheckResult:
 
 
 def _check_folder(folder: Path) -> CheckResult:
-    """Whether files can be made where the archive is, or will be."""
+    """Check that files can be written where the archive is, or will be."""
     place = next(one for one in (folder, *folder.parents) if one.exists())
     try:
         with tempfile.TemporaryFile(dir=place) as trial:
@@ -163,7 +164,7 @@ def _check_folder(folder: Path) -> CheckResult:
     except OSError as error:
         return CheckResult("problem", "archive", f"{folder} cannot be written ({error.strerror}); set storage.path")
     return CheckResult(
-        "ok", "archive", f"{folder} can be written" + ("" if place == folder else " (it is not there yet)")
+        "ok", "archive", f"{folder} can be written" + ("" if place == folder else " (it does not exist yet)")
     )
 
 
@@ -173,20 +174,20 @@ def _check_summarizer(config: CompactConfig, online: bool) -> CheckResult:
         return CheckResult("ok", "summarizer", "extract works offline and needs no model")
     from ..summarizers import summarizer_for
 
-    name = f"{summary.model or 'the usual model'} through {summary.provider}"
+    name = f"{summary.model or 'the default model'} through {summary.provider}"
     try:
         summarizer_for(summary)
     except CompactError as error:
         return CheckResult("problem", "summarizer", str(error))
     if not online:
         return CheckResult(
-            "note", "summarizer", f"{name} has a key and was not asked; --online asks it for a few words"
+            "note", "summarizer", f"{name} has a key and was not asked; --online asks it for a short summary"
         )
     return _ask_summarizer(config, name)
 
 
 def _ask_summarizer(config: CompactConfig, name: str) -> CheckResult:
-    """One small summary, as a fold would ask for it."""
+    """Ask for one short summary, as a compaction does."""
     from .._engine.one_shot import compact_messages
 
     words = "The build of the doctor's trial is d-0042, and it must stay on staging until Friday. "
@@ -197,36 +198,36 @@ def _ask_summarizer(config: CompactConfig, name: str) -> CheckResult:
     try:
         compact_messages(talk, 700, config=trial)
     except BadSummary as error:
-        return CheckResult("note", "summarizer", f"{name} answered, and the answer could not be used: {error}")
+        return CheckResult("note", "summarizer", f"{name} answered, and the summary was rejected: {error}")
     except CompactError as error:
         return CheckResult("problem", "summarizer", f"{name}: {error}")
     return CheckResult("ok", "summarizer", f"{name} answered")
 
 
 def _check_policy(config: CompactConfig) -> Iterator[CheckResult]:
-    """Whether there is room to fold in, and what the lines come to."""
+    """Report the limits, and check that they leave room for a summary."""
     policy, window, budget, trigger = config.policy, config.window, config.budget, config.trigger_line
-    known = "set" if config.max_context_tokens else f"known of {config.model}"
+    known = "configured" if config.max_context_tokens else f"of {config.model}"
     yield CheckResult(
         "ok",
         "policy",
-        f"{policy.layout if isinstance(policy.layout, str) else 'own'} layout: window {window:,} ({known}) - "
+        f"{policy.layout if isinstance(policy.layout, str) else 'custom'} layout: window {window:,} ({known}) - "
         f"hard_cap_buffer {policy.hard_cap_buffer:,} - reserve_output {policy.reserve_output:,} = budget {budget:,}; "
-        f"a fold is due at {trigger:,}",
+        f"a compaction is due at {trigger:,}",
     )
-    # A summary gets a quarter of what pins and tools leave below the trigger, and says nothing in a few dozen tokens.
+    # A summary gets a quarter of what pins and tools leave below the trigger, and is useless with a few dozen tokens.
     room, asked = trigger // 4, config.summary.max_tokens
     if room < 64:
         yield CheckResult(
             "problem",
             "policy",
-            f"a summary would get {room:,} tokens at most, too few to say anything; raise the window",
+            f"a summary would get at most {room:,} tokens, which is too few; raise the window",
         )
     elif room < asked:
         yield CheckResult(
             "note",
             "policy",
-            f"a summary gets {room:,} tokens at most, a quarter of what is below the trigger, not the {asked:,} of "
+            f"a summary gets at most {room:,} tokens, a quarter of those below the trigger, not the {asked:,} of "
             "summary.max_tokens",
         )
     if policy.trigger_pct and policy.trigger_pct * window > budget:
@@ -234,5 +235,5 @@ def _check_policy(config: CompactConfig) -> Iterator[CheckResult]:
             "note",
             "policy",
             f"trigger_pct {policy.trigger_pct} of the window is {round(policy.trigger_pct * window):,}, above the "
-            f"budget: folds are due at {budget:,}",
+            f"budget: a compaction is due at {budget:,}",
         )

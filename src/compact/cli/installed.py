@@ -1,6 +1,6 @@
-"""What is installed and what is set: the packages behind each extra, and variables nobody reads.
+"""Checks of the environment: the packages of each extra, and unknown variables.
 
-Owns: `CheckResult`, and those about this machine. Must never: import what it looks for.
+Owns: `CheckResult`, and these two checks. Must never: import a package that it looks for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["CheckResult", "check_extras", "check_variables"]
 
 _DISTRIBUTION = "agent-compact"
 _GATHERED = ("all", "dev", "docs", "release")
-"""Extras that only name others, or that only who works on the library needs."""
+"""Extras that only name others, or that are for developers of the library."""
 _OWN_VARIABLES = ("COMPACT_DISABLED", "COMPACT_VIEW_TOKEN", "COMPACT_PROXY_TOKEN")
 _REQUIRED = re.compile(r"([\w.-]+)[^;]*?(?:>=\s*([\w.]+))?[^;]*;.*extra\s*==\s*['\"]([\w-]+)['\"]")
 
@@ -29,7 +29,7 @@ CheckState = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at: fine, worth knowing, or something that will not work."""
+    """The result of one check: fine, worth knowing, or something that will not work."""
 
     state: CheckState
     what: str
@@ -37,11 +37,11 @@ class CheckResult:
 
 
 def check_extras(needed: frozenset[str]) -> Iterator[CheckResult]:
-    """Each extra with what it brings. One that is missing is a problem only when the configuration asks for it."""
+    """Check the packages of each extra. A missing one is a problem only when the configuration needs it."""
     try:
         required = metadata.requires(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
-        yield CheckResult("note", "extras", "compact is not installed as a package, so nobody knows its extras")
+        yield CheckResult("note", "extras", "compact is not installed as a package, so its extras are not known")
         return
     packages_of: dict[str, list[tuple[str, str]]] = {}
     for line in required:
@@ -49,19 +49,19 @@ def check_extras(needed: frozenset[str]) -> Iterator[CheckResult]:
             packages_of.setdefault(match[3], []).append((match[1], match[2] or ""))
     there: list[str] = []
     for extra, packages in packages_of.items():
-        missing = [said for said in (_package_problem(*package) for package in packages) if said]
+        missing = [problem for problem in (_package_problem(*package) for package in packages) if problem]
         if not missing:
             there.append(f"{extra} ({', '.join(f'{name} {metadata.version(name)}' for name, _ in packages)})")
         else:
             install = f"pip install '{_DISTRIBUTION}[{extra}]'"
             state: CheckState = "problem" if extra in needed else "note"
-            asked = ", which the configuration asks for" if extra in needed else ""
+            asked = ", which the configuration needs" if extra in needed else ""
             yield CheckResult(state, f"extra {extra}", f"{', '.join(missing)}{asked}: {install}")
     yield CheckResult("ok", "extras", "; ".join(there) or "none")
 
 
 def _package_problem(package: str, least: str) -> str | None:
-    """What is wrong with a package; None when it is there and new enough."""
+    """What is wrong with a package; None when it is installed and new enough."""
     try:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -78,14 +78,14 @@ def _version_parts(version: str) -> list[int]:
 
 
 def check_variables() -> Iterator[CheckResult]:
-    """Variables that nobody reads are probably misspelt."""
+    """Check for unknown variables, which are probably misspelt."""
     known = [*environment_variables(), *_OWN_VARIABLES]
     for name in sorted(name for name in os.environ if name.startswith("COMPACT_") and name not in known):
         close = get_close_matches(name, known, n=1)
         yield CheckResult(
             "note",
             "environment",
-            f"{name} is set, and nobody reads it" + (f"; did you mean {close[0]}?" if close else ""),
+            f"{name} is set and not known" + (f"; did you mean {close[0]}?" if close else ""),
         )
     if switched_off():
         yield CheckResult("note", "environment", SWITCHED_OFF)

@@ -1,6 +1,6 @@
-"""What a fold would do to a conversation, now.
+"""The command `plan`: what a compaction would do to a conversation now.
 
-Owns: `plan`, and the dry run behind it. Must never: change or store anything, or ask a model.
+Owns: `plan`, and `dry_run`, which `doctor` uses too. Must never: change or store anything, or call a model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["DryRun", "dry_run", "outcome", "verdict"]
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A fold that nobody carried out: the call, the list that would go out, and the plan that fits."""
+    """A compaction that is not carried out: the call, the list that it starts from, and the plan that fits."""
 
     job: Job
     history: History
@@ -36,14 +36,14 @@ class DryRun:
 
     @property
     def after(self) -> int:
-        """Tokens of the request after the fold, every summary at its full length."""
+        """Tokens of the request after the compaction, with every summary at its largest."""
         return round(self.fitted.cost * self.job.factor) if self.fitted.plan.changes else self.job.usage.total
 
 
 def dry_run(conversation: Conversation, config: CompactConfig, session: str | None) -> DryRun:
-    """What a fold would do now, due or not; with a session, on top of the folds that the archive knows.
+    """Plan a compaction, due or not; with a session, on top of its compactions in the archive.
 
-    Raises `InsufficientBudget` when nothing fits.
+    Raises `InsufficientBudget` when no plan fits.
     """
     from .._engine.manager import CompactManager
     from ..summarizers import offline_summarizer
@@ -58,20 +58,20 @@ def dry_run(conversation: Conversation, config: CompactConfig, session: str | No
 def plan(
     file: ConversationFile,
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="Go on from the folds of this session in the archive.")
+        str | None, typer.Option("--session", "-s", help="Start from the compactions of this session in the archive.")
     ] = None,
     id: ConversationId = None,
     log_format: LogFormat = None,
     model: ModelName = None,
     window: Window = None,
     all_rows: AllRows = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when a fold is due.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when a compaction is due.")] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     settings: Settings = None,
     path: ArchivePath = None,
 ) -> None:
-    """Say what a fold would do now, and do nothing: what goes, what stays, and which rule says so.
+    """Show what a compaction would do now: which messages it removes or keeps, and by which rule. Changes nothing.
 
     Example:  compact plan chat.json --window 32000
     """
@@ -88,39 +88,39 @@ def plan(
 
 
 def verdict(dry: DryRun) -> str:
-    """Whether a fold is due, and why."""
+    """Whether a compaction is due, and why."""
     decision, lines = dry.job.decision, dry.job.lines
     used = f"{decision.usage.total:,} tokens"
     if decision:
         line = decision.line or lines.trigger
-        return f"A fold is due ({', '.join(decision.reasons)}): {used}, and the line is at {line:,}."
-    return f"No fold is due: {used}, and one is due at {lines.trigger:,}."
+        return f"A compaction is due ({', '.join(decision.reasons)}): {used}, and the limit is {line:,}."
+    return f"No compaction is due: {used}, and one is due at {lines.trigger:,}."
 
 
 def outcome(dry: DryRun) -> str:
-    """What the list would be after the fold."""
+    """The list after the compaction, in a sentence."""
     found = dry.fitted.plan
     if not found.changes:
-        return "A fold now would change nothing: there is nothing that may fold."
+        return "A compaction now would change nothing: no message may be compacted."
     before, summaries = dry.job.usage.total, len(found.folds)
     clipped = f", {len(found.clips):,} clipped" if found.clips else ""
     return (
-        f"A fold now would leave {len(found.slots):,} of {len(dry.history):,} messages, at most {dry.after:,} tokens "
-        f"({max(0, before - dry.after) / before:.0%} less): {len(found.folded):,} go into {summaries:,} "
+        f"A compaction now would leave {len(found.slots):,} of {len(dry.history):,} messages and at most {dry.after:,} "
+        f"tokens ({max(0, before - dry.after) / before:.0%} less): {len(found.folded):,} go into {summaries:,} "
         f"{'summary' if summaries == 1 else 'summaries'} of at most {dry.fitted.room.allowance:,} tokens{clipped}."
     )
 
 
 def _pressed(dry: DryRun) -> str:
-    """Keep counts that had to be lowered for this fold."""
+    """The retention settings that had to be lowered to fit."""
     asked, used = dry.job.policy, dry.fitted.policy
     names = ("keep_recent_turns", "keep_tool_io_pairs", "window_rounds")
     lowered = [f"{n} {getattr(asked, n)} to {getattr(used, n)}" for n in names if getattr(asked, n) != getattr(used, n)]
-    return f"To fit, this fold lowers {', '.join(lowered)}." if lowered else ""
+    return f"To fit, this compaction lowers {', '.join(lowered)}." if lowered else ""
 
 
 def _fates(dry: DryRun) -> Iterator[tuple[int, str, str]]:
-    """For each message its fate and the rule behind it."""
+    """For each message whether it stays, and by which rule."""
     found, policy = dry.fitted.plan, dry.fitted.policy
     rules = {
         "recent turn": f"keep_recent_turns {policy.keep_recent_turns}",
@@ -129,7 +129,7 @@ def _fates(dry: DryRun) -> Iterator[tuple[int, str, str]]:
         "retention window": f"retention_window {policy.retention_window}",
         "folds": "no rule keeps it",
         "newest": "the newest",
-        "left": "not worth a fold",
+        "left": "not worth compacting",
     }
     clips = {clip.index: clip.tokens for clip in found.clips}
     for index in range(len(dry.history)):
@@ -173,7 +173,7 @@ def _show_plan(conversation: Conversation, dry: DryRun, all_rows: bool) -> None:
     lines, job = dry.job.lines, dry.job
     show(
         f"{one_line(conversation.source)}, {job.model}, {job.policy.layout_name}: window {lines.window:,}, "
-        f"budget {lines.budget:,}, fold at {lines.trigger:,}",
+        f"budget {lines.budget:,}, compaction at {lines.trigger:,}",
         verdict(dry),
         "",
         rows,

@@ -1,6 +1,6 @@
-"""The replay lab: what would this policy have done to my agent, and which one would have done better?
+"""The commands of the replay lab: `replay` and `tune`.
 
-Owns: `replay` and `tune`: what they show and write. Must never: judge a policy itself, or write over a file unasked.
+Owns: what they print and write. Must never: evaluate a policy itself, or overwrite a configuration without `--force`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ConfigError, LogError
-from .app import AsJson, ConfigFile, app
+from .app import AsJson, ConfigFile, Overwrite, app
 from .input import write_bytes
 from .output import json_bytes, one_line, report, screen_width, show, show_json
 from .replay_options import (  # fmt: skip
@@ -53,8 +53,8 @@ def replay_command(
             "--policy",
             "-p",
             metavar="FILE|NAME",
-            help="A configuration file, or default, layered, in_place or rolling; may be given several times. "
-            "Without it: default, and the compact.yaml of the working directory.",
+            help="Replay under this configuration file, or default, layered, in_place or rolling; repeatable "
+            "(default: default, and the compact.yaml of the working directory).",
         ),
     ] = None,
     window: LabWindow = None,
@@ -65,13 +65,13 @@ def replay_command(
     out: Out = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write the report as one HTML file.")] = None,
     as_json: AsJson = False,
-    by_source: Annotated[bool, typer.Option("--by-source", help="A second table, by the file of the logs.")] = False,
+    by_source: Annotated[bool, typer.Option("--by-source", help="Print a second table, by log file.")] = False,
     log_format: Format = None,
     cache_read: CacheRead = None,
     cache_write: CacheWrite = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Replay recorded conversations under policies: tokens, money, waiting, and what the agent would have missed.
+    """Replay recorded conversations under policies: tokens, cost, waiting, and what the agent would have missed.
 
     Example:  compact replay chat.json --policy default --policy rolling --window 25% --html report.html
     """
@@ -81,14 +81,14 @@ def replay_command(
     setting = setting_of(window, model, cache_read, cache_write, no_cache)
     trials = trials_of(policy)
     conversations, alone = open_conversations(logs, log_format)
-    with resume_note(out), progress_bar("replaying") as told:
+    with resume_note(out), progress_bar("replaying") as show_progress:
         lab = replay(
             conversations,
             trials,
             setting,
             engine=engine_of(engine, jobs, address, alone),
             folder=out,
-            progress=lambda done, known: told(f"{done:,} runs" + (f", {known:,} known before" if known else "")),
+            progress=lambda done, known: show_progress(f"{done:,} runs" + (f", {known:,} known" if known else "")),
         )
     with lab:
         comparison = summed(lab)
@@ -106,11 +106,11 @@ def replay_command(
 @app.command()
 def tune(
     logs: Logs,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The configuration file to write.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write this configuration file.")] = Path(
         "compact.yaml"
     ),
-    candidates: Annotated[int, typer.Option("--candidates", min=1, help="Policies to draw and try.")] = 48,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed draws the same policies.")] = 42,
+    candidates: Annotated[int, typer.Option("--candidates", min=1, help="Draw and try this many policies.")] = 48,
+    seed: Annotated[int, typer.Option("--seed", help="Seed the drawing of policies.")] = 42,
     window: LabWindow = None,
     model: LabModel = None,
     config: ConfigFile = None,
@@ -122,10 +122,10 @@ def tune(
     cache_read: CacheRead = None,
     cache_write: CacheWrite = None,
     no_cache: NoCache = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search for a policy that costs less or keeps more than the configured one, and write it with its reasons.
+    """Search for a policy that costs less or keeps more than the configured one; write it with the measured effects.
 
     Example:  compact tune chat.json --window 25% --candidates 2 -o tuned.yaml
     """
@@ -134,11 +134,11 @@ def tune(
     from ..replay.tune import tune as search
 
     if output.exists() and not force:
-        raise ConfigError(f"{output} is there already; --force writes over it, or name another file with -o")
+        raise ConfigError(f"{output} exists; overwrite it with --force, or name another file with -o")
     setting = setting_of(window, model, cache_read, cache_write, no_cache)
     start = CompactConfig.load(config)
     conversations, alone = open_conversations(logs, log_format)
-    with resume_note(out), progress_bar("tuning") as told:
+    with resume_note(out), progress_bar("tuning") as show_progress:
         tuned = search(
             conversations,
             setting,
@@ -147,7 +147,7 @@ def tune(
             candidates=candidates,
             seed=seed,
             folder=out,
-            progress=lambda stage, share: told(f"{stage} {share}%"),
+            progress=lambda stage, share: show_progress(f"{stage} {share}%"),
         )
     write_bytes(config_text(tuned, setting).encode(), output)
     if as_json:
@@ -172,9 +172,9 @@ def _show_tuned(tuned: TuningResult) -> None:
     for reason in tuned.reasons:
         shown.append(f"{reason.name}: {reason.value} ({reason})")
     if not tuned.found:
-        shown.append("Nothing was better than the start on cost or fidelity and no worse on the other.")
+        shown.append("No policy was better than the start on cost or fidelity and no worse on the other.")
     if not held:
-        shown.append("There were too few conversations to hold any back: what it is worth on others is not known.")
+        shown.append("There were too few conversations to hold any back: the effect on others is not known.")
     shown += [one_line(str(verdict)) for verdict in tuned.held]
     show(*shown)
 
@@ -198,7 +198,7 @@ def _tuning_value(tuned: TuningResult) -> dict[str, Any]:
 
 
 def _write(lab: Lab, comparison: Comparison, out: Path | None, html: Path | None) -> None:
-    """The files that were asked for."""
+    """Write the report files that were asked for."""
     from ..replay.html_page import page
     from ..replay.report import report_value
 
