@@ -11,7 +11,7 @@ Owns: `serve`, `running`, `PORT`. Must never: be imported by the library.
 from __future__ import annotations
 
 from ..config.proxy_section import ProxyPolicy
-from .serve import running, serve
+from .server import running, serve
 
 __all__ = ["PORT", "running", "serve"]
 

@@ -1,7 +1,7 @@
 """The proxy as one ASGI application.
 
 Owns: `Proxy`: its parts, and the order in which they start and stop. Must never: handle a request (`relay` does),
-answer `/metrics` or `/healthz` (`operations` does), or listen on a port (`serve` does).
+answer `/metrics` or `/healthz` (`operations` does), or listen on a port (`server` does).
 """
 
 from __future__ import annotations
