@@ -184,7 +184,7 @@ def test_plan_says_what_is_due_and_why() -> None:
     assert "no rule keeps it" in due
     assert "To fit, this compaction lowers keep_recent_turns 20 to " in due
     cli("plan", "chat.json", "--check", *SMALL, code=3)
-    assert "No fold is due" in cli("plan", "chat.json", "--check").stdout
+    assert "No compaction is due" in cli("plan", "chat.json", "--check").stdout
 
 
 def test_plan_goes_on_from_a_session() -> None:
@@ -267,12 +267,12 @@ def test_what_the_archive_did_not_keep_is_told() -> None:
     done = cli("run", "chat.json", "--session", "my chat", *SMALL)
     assert "`compact undo 'my chat'` undoes it" in done.stderr
     assert "121 messages of session 'my chat', with <REDACTED> in 1 place" in cli("restore", "my chat").stderr
-    assert "121 messages, <REDACTED> in 1 place" in cli("undo", "my chat").stderr
+    assert "121 messages, with <REDACTED> in 1 place" in cli("undo", "my chat").stderr
     assert "the name of the session is empty" in cli("run", "chat.json", "-s", "", code=2).stderr
     (kept,) = Path(".compact/archive").glob("*/transcript-*")
     kept.write_text("")
     lost = cli("restore", "my chat", "-o", "before.json", code=1).stderr
-    assert "`compact verify` tells what is damaged" in lost
+    assert "`compact verify` shows what is damaged" in lost
     assert not Path("before.json").exists()
 
 

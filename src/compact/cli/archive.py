@@ -76,7 +76,7 @@ def restore(
     with _archive(config, path, session) as (manager, _):
         messages = manager.restore(session, step)
     if not messages:
-        raise ArchiveError(f"no message of session {session!r} is left there; verify() tells what is damaged")
+        raise ArchiveError(f"no message of session {session!r} is left there; verify() shows what is damaged")
     write_list(messages, form or Form.JSON, output)
     report(f"{plural(len(messages), 'message')} of session {session!r}{redaction_note(messages)}")
 

@@ -48,9 +48,9 @@ def config(
         return
     options = option_values(settings, model, window)
     loaded = load_config(file, options)
-    told = origins(file) | dict.fromkeys(options, "option")
+    sources = origins(file) | dict.fromkeys(options, "option")
     values = dict(_dotted_values(loaded))
-    shown = {name: (value, told.get(name, "default")) for name, value in values.items()}
+    shown = {name: (value, sources.get(name, "default")) for name, value in values.items()}
     if changed:
         shown = {name: (value, source) for name, (value, source) in shown.items() if source != "default"}
     if as_json:
@@ -121,15 +121,15 @@ def commented_config() -> str:
         "# Arguments override the environment, which overrides this file. `compact config` shows the active values.",
         "",
     ]
-    said = field_descriptions(CompactConfig)
+    descriptions = field_descriptions(CompactConfig)
     for name, field in CompactConfig.model_fields.items():
         if name == "agents":
-            lines += [*_wrap(said[name], ""), "#agents:", "#  coder:", "#    compact: {layout: in_place}"]
+            lines += [*_wrap(descriptions[name], ""), "#agents:", "#  coder:", "#    compact: {layout: in_place}"]
         elif name not in SECTIONS:
-            lines += _setting(name, said[name], field, field.get_default(call_default_factory=True), "")
+            lines += _setting(name, descriptions[name], field, field.get_default(call_default_factory=True), "")
         else:
             section = SECTIONS[name]
-            lines += [*_wrap(said[name], ""), f"{name}:"]
+            lines += [*_wrap(descriptions[name], ""), f"{name}:"]
             defaults, about = section(), field_descriptions(section)
             for inner, one in section.model_fields.items():
                 lines += _setting(inner, about[inner], one, getattr(defaults, inner), "  ")
@@ -137,10 +137,10 @@ def commented_config() -> str:
     return "\n".join(lines)
 
 
-def _setting(name: str, said: str, field: Any, default: Any, indent: str) -> list[str]:
+def _setting(name: str, description: str, field: Any, default: Any, indent: str) -> list[str]:
     value = default if not isinstance(default, tuple) else list(default)
     shown = "null" if value is None else yaml_line(value)
-    return [*_wrap(f"{said} Allowed: {allowed(field)}.", indent), f"{indent}#{name}: {shown}"]
+    return [*_wrap(f"{description} Allowed: {allowed(field)}.", indent), f"{indent}#{name}: {shown}"]
 
 
 def _wrap(text: str, indent: str) -> list[str]:
@@ -149,10 +149,10 @@ def _wrap(text: str, indent: str) -> list[str]:
 
 def field_descriptions(model: type) -> dict[str, str]:
     """The description of each field of a class, from the docstrings under the fields in its source."""
-    said: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(body, ast.ClassDef)
     for field, text in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            said[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
-    return said
+            descriptions[field.target.id] = " ".join(str(getattr(text.value, "value", "")).split())
+    return descriptions

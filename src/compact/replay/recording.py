@@ -44,7 +44,7 @@ class Need(NamedTuple):
     text: str
     key: str
     """What the context must contain: of a long path its last two parts are enough."""
-    said: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 class RecordedCall(NamedTuple):
@@ -128,7 +128,7 @@ class Recording:
         spans = {span.start: span for span in self.calls}
         instructed = "\n".join(text_of(self.messages[i]) for i in self.pinned)
         tools = {call.name for message in self.messages for call in message.calls}
-        said: dict[str, list[int]] = {}
+        messages_with: dict[str, list[int]] = {}
         ends: list[int] = []
         """Characters up to the end of each message."""
         needs: list[tuple[Need, ...]] = []
@@ -141,7 +141,7 @@ class Recording:
                     tuple(
                         Need(value, ending(value) if "/" in value else value, tuple(places))
                         for value in used
-                        if (places := said.get(value))
+                        if (places := messages_with.get(value))
                         and ends[places[-1]] < edge
                         and value not in tools
                         and value not in instructed
@@ -152,7 +152,7 @@ class Recording:
             ends.append(length)
             if index not in self.pinned:
                 for value in {value for _, value, _ in scan(words)}:
-                    said.setdefault(value, []).append(index)
+                    messages_with.setdefault(value, []).append(index)
         return needs
 
 

@@ -95,9 +95,9 @@ def findings(comparison: Comparison, setting: Setting) -> list[ReportFinding]:
     """The conclusions: the best edge, then each policy. Measured times are not used, so they are reproducible."""
     found = [*_edge_findings(comparison)]
     for sums in comparison.policies:
-        if judged := [*_policy_findings(sums, comparison)]:
-            kind = next(kind for kind in ("bad", "warn", "note") if any(one.kind == kind for one in judged))
-            found.append(ReportFinding(kind, f"{sums.policy}: {'; '.join(one.text for one in judged)}."))
+        if parts := [*_policy_findings(sums, comparison)]:
+            kind = next(kind for kind in ("bad", "warn", "note") if any(one.kind == kind for one in parts))
+            found.append(ReportFinding(kind, f"{sums.policy}: {'; '.join(one.text for one in parts)}."))
     found += _general_findings(comparison, setting)
     return found
 

@@ -151,7 +151,7 @@ class _Run:
             return
         written = [made[id(raw)][1] for raw in sent if id(raw) in made]
         text = "\n".join(text_of(message) for message in written)
-        lost = [n for n in needs if kept.isdisjoint(n.said) and not stands_in(text, n.key)]
+        lost = [n for n in needs if kept.isdisjoint(n.places) and not stands_in(text, n.key)]
         result.lost += len(lost)
         if lost and (result.moment is None or len(lost) > result.moment.count):
             result.moment = self._moment(call, lost, kept, text)
@@ -173,11 +173,11 @@ class _Run:
 
     def _describe_lost(self, need: Need) -> tuple[str, int, str]:
         """A lost value, the message that held it last, and the text around it."""
-        place = need.said[-1]
+        place = need.places[-1]
         words = text_of(self.recording.messages[place])
         at, around = max(0, words.find(need.text)), _SHOWN // 40
-        said = redact(" ".join(words[max(0, at - around) : at + len(need.text) + around].split()))
-        return redact(need.text), place, said
+        excerpt = redact(" ".join(words[max(0, at - around) : at + len(need.text) + around].split()))
+        return redact(need.text), place, excerpt
 
     def _summarizer(self) -> Summarizer | None:
         """The policy's summarizer, with its costs added up; None for the built-in one."""

@@ -71,8 +71,8 @@ class Verdict:
     def __str__(self) -> str:
         money = f"{abs(self.cheaper):.1%} {'cheaper' if self.cheaper >= 0 else 'dearer'}"
         facts = f"fidelity {self.start.fidelity or 0:.3f} → {self.chosen.fidelity or 0:.3f}"
-        judged = "better" if self.better else "the same" if not (self.cheaper or self.kept) else "not better"
-        return f"{self.source}: {judged} on {self.chosen.conversations} conversations ({money}, {facts})"
+        verdict = "better" if self.better else "the same" if not (self.cheaper or self.kept) else "not better"
+        return f"{self.source}: {verdict} on {self.chosen.conversations} conversations ({money}, {facts})"
 
 
 @dataclass(frozen=True, slots=True)

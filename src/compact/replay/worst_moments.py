@@ -45,10 +45,10 @@ def worst_table(worst: Sequence[WorstMoment]) -> str:
 def moment_article(place: int, worst: WorstMoment) -> str:
     """One moment: before and after the compaction."""
     moment = worst.moment
-    said: dict[int, list[tuple[str, str]]] = {}
+    by_message: dict[int, list[tuple[str, str]]] = {}
     for fact, at, words in moment.lost:
-        said.setdefault(at, []).append((fact, words))
-    lost = "".join(_lost_item(at, facts) for at, facts in said.items())
+        by_message.setdefault(at, []).append((fact, words))
+    lost = "".join(_lost_item(at, facts) for at, facts in by_message.items())
     more = moment.count - len(moment.lost)
     rest = f'<p class="dim small">and {more:,} more</p>' if more > 0 else ""
     stayed = sum(letter.isupper() for letter in moment.shape)
@@ -59,7 +59,7 @@ def moment_article(place: int, worst: WorstMoment) -> str:
         f'<p class="dim">Of {moment.before:,} tokens {moment.after:,} were sent; {stayed:,} of {len(moment.shape):,} '
         f"messages stayed. {moment.count:,} of the values that the agent then used were not in them. "
         f"From <bdi>{escape(worst.source)}</bdi>.</p>"
-        f'<div class="strip">{_strip(moment.shape, said)}</div>'
+        f'<div class="strip">{_strip(moment.shape, by_message)}</div>'
         '<p class="dim small">A letter for each message: s system, d developer, u user, a assistant, t tool. '
         "Blue capitals were sent, grey ones were not, and red ones held a value that was needed.</p>"
         f'<div class="sides"><div><h3>Before: the original messages</h3><ul class="lost">{lost}</ul>{rest}</div>'
@@ -75,10 +75,10 @@ def _lost_item(at: int, facts: Sequence[tuple[str, str]]) -> str:
     return f'<li>{names} <span class="dim">last in message {at:,}</span>{first}{rest}</li>'
 
 
-def _mark_fact(fact: str, said: str) -> str:
+def _mark_fact(fact: str, text: str) -> str:
     """The text around a value, with the value marked."""
-    before, found, after = said.partition(fact)
-    return f"{escape(before)}<mark>{escape(found)}</mark>{escape(after)}" if found else escape(said)
+    before, found, after = text.partition(fact)
+    return f"{escape(before)}<mark>{escape(found)}</mark>{escape(after)}" if found else escape(text)
 
 
 def _strip(shape: str, needed: Container[int]) -> str:
