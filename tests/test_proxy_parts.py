@@ -20,7 +20,10 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from compact import Ask, CompactConfig, CompactManager
+from compact._compaction.trigger import Counters, decide, least_tokens_due
+from compact._conversation.tokens import Usage
 from compact._http.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
+from compact.config.limits import limits_for
 from compact.proxy.body import Body
 from compact.proxy.conversations import CompactedRequest, Conversations, ProxyExchange
 from compact.proxy.operations import Operations
@@ -141,6 +144,20 @@ def test_the_scales_say_what_the_manager_says(endpoint: Endpoint) -> None:
         assert fewer is not None
         exact = asyncio.run(RequestCounter(config).count(endpoint, fewer, "gpt-4o", exactly=True))
         assert scales.count_replaced(weight, endpoint, body, "gpt-4o", kept) == exact.total
+
+
+@given(
+    st.integers(2_000, 200_000),
+    st.integers(0, 200_000),
+    st.sampled_from([{}, {"token_threshold": 900}, {"trigger_pct": 1.0}, {"prepare_pct": 0.5}, {"turn_threshold": 3}]),
+)
+def test_below_the_least_tokens_nothing_is_due(window: int, total: int, changes: dict[str, Any]) -> None:
+    """What the proxy does not show to the manager is due by no rule."""
+    policy = CompactConfig(policy=changes).policy
+    limits = limits_for(policy, window)
+    if total < least_tokens_due(policy, limits):
+        assert not decide(Usage(messages=total), Counters(turns=100), policy, limits)
+        assert total < (limits.prepare or window)
 
 
 def test_a_picture_weighs_more_than_its_bytes() -> None:

@@ -152,10 +152,10 @@ def test_values_end_unless_they_are_used(tmp_path: Path, server: RedisServer, na
 
 CLAIMS = """
 import asyncio, json, sys
-from compact.proxy.state import place_of
+from compact.proxy.state import open_backend
 
 async def main(url, prefix, me, count):
-    state = place_of(url, ttl=60)
+    state = open_backend(url, ttl=60)
     await state.first(["warm"])
     print("ready", flush=True)
     sys.stdin.readline()
@@ -387,7 +387,7 @@ def test_a_redis_that_goes_and_comes_back(how: str, name: Callable[[object], str
             assert (0, b"1") == await other.first([before])
             assert (0, b"n") == await one.first([new])
             assert (0, b"n") == await other.first([new])
-            assert PASSWORD not in log.whole + repr(vars(one)) + str(one._place)
+            assert PASSWORD not in log.whole + repr(vars(one)) + str(one._backend)
             assert "127.0.0.1:" in log.whole
 
     async def back(state: FallbackState) -> bool:

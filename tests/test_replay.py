@@ -543,7 +543,7 @@ def test_a_worker_that_dies_loses_nothing() -> None:
         results = list(lab)
     assert whole(10)[0] == decided([row for row in results if row[0].conversation != "deadly"])
     assert 1 == len(killed)
-    assert {"its process died 3 times; it may need more memory than there is"} == {one.error for one in results[3]}
+    assert {"its process died 3 times; it may need more memory than is free"} == {one.error for one in results[3]}
 
 
 def test_a_log_that_cannot_be_read_ends_the_run_with_its_sentence(tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def test_cache_prices_change_the_bill() -> None:
         (["replay", "chat.json", "--policy", "none.yaml"], 1, "none.yaml: cannot be read"),
         (["replay", "chat.json", "--cache-write", "2"], 2, "--cache-write needs --cache-read"),
         (["replay", "chat.json", "--address", "auto"], 2, "add --engine ray"),
-        (["tune", "chat.json", "-o", "chat.json"], 1, "chat.json is there already; --force writes over it"),
+        (["tune", "chat.json", "-o", "chat.json"], 1, "chat.json exists; overwrite it with --force"),
     ],
 )
 def test_what_was_given_wrongly_is_said(arguments: list[str], code: int, said: str) -> None:
@@ -404,7 +404,7 @@ def test_what_tune_found_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert [("shop", False, 0.5)] == [(one["source"], one["better"], one["tuned"]["cost"]) for one in told["held"]]
     _show_tuned(TuningResult(*trials, {}, [], verdicts[0], []))
     shown = capsys.readouterr().out
-    assert "Nothing was better than the start" in shown
+    assert "No policy was better than the start" in shown
     assert "too few conversations to hold any back" in shown
 
 

@@ -91,7 +91,7 @@ def test_where_nothing_is_better_the_start_is_kept_and_the_file_says_so(tmp_path
     found = tune([conversation(n, turns=4) for n in range(3)], wide, start=WASTEFUL, candidates=3)
     assert not found.found
     text = config_text(found, wide)
-    assert "None was better than what the search started from" in text
+    assert "None was better than the start of the search" in text
     (tmp_path / "compact.yaml").write_text(text)
     assert CompactConfig.load(tmp_path / "compact.yaml") == WASTEFUL
     assert "the same on" in str(found.held[0])
