@@ -75,7 +75,7 @@ def on_a_cluster(logs: str) -> None:
     before = os.environ["PYTHONPATH"]
 
     def kill_one(done: int, known: int) -> None:
-        working = [pid for pid, title in descendants().items() if title.startswith("ray::_work")]
+        working = [pid for pid, title in descendants().items() if title.startswith("ray::_run_remote")]
         if working and not killed:
             os.kill(working[0], signal.SIGKILL)
             killed.append(working[0])

@@ -25,23 +25,9 @@ if TYPE_CHECKING:
     from .._engine.manager import CompactManager
 
 __all__ = [
-    "EXIT_CODES",
-    "PROBLEM",
-    "AllRows",
-    "ArchivePath",
-    "AsJson",
-    "ConfigFile",
-    "ModelName",
-    "Overwrite",
-    "SessionId",
-    "Settings",
-    "Step",
-    "Window",
-    "app",
-    "archive_manager",
-    "load_config",
-    "option_values",
-]
+    "EXIT_CODES", "PROBLEM", "AllRows", "ArchivePath", "AsJson", "ConfigFile", "ModelName", "Overwrite", "SessionId",
+    "Settings", "Step", "Window", "app", "archive_manager", "load_config", "option_values",
+]  # fmt: skip
 
 PROBLEM = 3
 EXIT_CODES = {

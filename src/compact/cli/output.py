@@ -20,20 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 __all__ = [
-    "bar",
-    "json_bytes",
-    "one_line",
-    "plural",
-    "printable",
-    "report",
-    "report_warnings",
-    "screen_width",
-    "show",
-    "show_json",
-    "spinner",
-    "table",
-    "with_progress",
-]
+    "bar", "json_bytes", "one_line", "plural", "printable", "report", "report_warnings", "screen_width", "show",
+    "show_json", "spinner", "table", "with_progress",
+]  # fmt: skip
 
 T = TypeVar("T")
 

@@ -28,23 +28,8 @@ if TYPE_CHECKING:
     from ..replay.executors import Engine
 
 __all__ = [
-    "Address",
-    "CacheRead",
-    "CacheWrite",
-    "EngineName",
-    "EngineOption",
-    "Format",
-    "Jobs",
-    "LabModel",
-    "LabWindow",
-    "Logs",
-    "NoCache",
-    "Out",
-    "engine_of",
-    "open_conversations",
-    "progress_bar",
-    "resume_note",
-    "setting_of",
+    "Address", "CacheRead", "CacheWrite", "EngineName", "EngineOption", "Format", "Jobs", "LabModel", "LabWindow",
+    "Logs", "NoCache", "Out", "engine_of", "open_conversations", "progress_bar", "resume_note", "setting_of",
     "trials_of",
 ]  # fmt: skip
 

@@ -17,7 +17,7 @@ from .svg import (
     NumberFormat,
     PlotArea,
     axes,
-    colour_class,
+    colour,
     labels,
     marker,
     svg_document,
@@ -90,7 +90,7 @@ def line_plot(drawn: Sequence[PlotLine], limit: int, written: NumberFormat, *, w
         path = "L".join(f"{frame.x(at + 1):.1f} {frame.y(value):.1f}" for at, value in thin_out(line.values, 700))
         if path:
             parts.append(
-                f'<path class="line {colour_class(line.number)}" d="M{path}"><title>{escape(line.name)}</title></path>'
+                f'<path class="line {colour(line.number)}" d="M{path}"><title>{escape(line.name)}</title></path>'
             )
     for line in sorted(drawn, key=lambda line: -len(line.marked)):  # few markers are not hidden by many
         parts += _markers(frame, line)
@@ -133,7 +133,7 @@ def _end_names(frame: PlotArea, drawn: Sequence[PlotLine], written: NumberFormat
             edge,
             at + 4,
             truncate(line.name, 16 - len(gone)) + gone,
-            f"name {colour_class(line.number)}",
+            f"name {colour(line.number)}",
             title=line.name,
         )
         at += LINE
@@ -175,7 +175,7 @@ def scatter_plot(
         near, middle = min(max(x, box.x), box.x + box.width), box.y + box.height / 2
         if abs(near - x) > 16 or abs(middle - y) > 22:
             parts.append(f'<path class="leader" d="M{x:.1f} {y:.1f}L{near:.1f} {middle:.1f}"/>')
-        parts.append(text_element(box.x + 2, box.y + 11, name, f"name {colour_class(point.number)}", title=point.name))
+        parts.append(text_element(box.x + 2, box.y + 11, name, f"name {colour(point.number)}", title=point.name))
     return svg_document(size, [*parts, *marks], "cost against fidelity")
 
 
@@ -194,7 +194,7 @@ def bar_svg(share: float, number: int | None) -> str:
     width = 100 * min(1.0, max(0.0, share))
     return (
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="mark {colour_class(number)}" width="{width:.2f}" height="8"/></svg>'
+        f'<rect class="mark {colour(number)}" width="{width:.2f}" height="8"/></svg>'
     )
 
 

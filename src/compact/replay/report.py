@@ -17,16 +17,9 @@ from .number_format import money, percent, seconds
 from .trial import Setting
 
 __all__ = [
-    "COLUMNS",
-    "SAVED",
-    "UNTOUCHED",
-    "Column",
-    "ReportFinding",
-    "findings",
-    "report_value",
-    "setting_line",
+    "COLUMNS", "SAVED", "UNTOUCHED", "Column", "ReportFinding", "findings", "report_value", "setting_line",
     "untouched_sums",
-]
+]  # fmt: skip
 
 UNTOUCHED = "untouched"
 _LOOPING = 0.25

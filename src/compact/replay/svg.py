@@ -16,19 +16,9 @@ from math import ceil, floor, log10
 from typing import NamedTuple
 
 __all__ = [
-    "LINE",
-    "Box",
-    "NumberFormat",
-    "PlotArea",
-    "axes",
-    "colour_class",
-    "labels",
-    "marker",
-    "svg_document",
-    "text_element",
-    "ticks",
-    "truncate",
-]
+    "LINE", "Box", "NumberFormat", "PlotArea", "axes", "colour", "labels", "marker", "svg_document", "text_element",
+    "ticks", "truncate",
+]  # fmt: skip
 
 _COLOURS = 6
 """Classes in the style sheet. The seventh name has the first one's colour, and another marker."""
@@ -95,7 +85,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(number * step, digits) for number in range(ceil(low / step), floor(high / step) + 1)]
 
 
-def colour_class(number: int | None) -> str:
+def colour(number: int | None) -> str:
     """The CSS class of a colour."""
     return "ref" if number is None else f"c{number % _COLOURS}"
 
@@ -107,9 +97,9 @@ def marker(number: int | None, x: float = 6, y: float = 6, size: float = 4, titl
         return f'<circle class="mark ref" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}">{inside}</circle>'
     outline = _SHAPES[(number + number // _COLOURS) % len(_SHAPES)]
     if outline is None:
-        return f'<circle class="mark {colour_class(number)}" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}">{inside}</circle>'
+        return f'<circle class="mark {colour(number)}" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}">{inside}</circle>'
     corners = " ".join(f"{x + size * right:.1f},{y + size * down:.1f}" for right, down in outline)
-    return f'<polygon class="mark {colour_class(number)}" points="{corners}">{inside}</polygon>'
+    return f'<polygon class="mark {colour(number)}" points="{corners}">{inside}</polygon>'
 
 
 _THIN, _WIDE = 0.35, 1.1
