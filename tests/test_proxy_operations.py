@@ -33,6 +33,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from compact import CompactConfig, CompactError
 from compact.config.proxy_section import ProxyPolicy
 from compact.proxy import running
+from compact.proxy.conversations import CompactedRequest
 from compact.proxy.operations import Operations
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -327,11 +328,11 @@ def test_a_request_is_one_line_and_one_count() -> None:
     operations = Operations(out=out)
     record = operations.begin("openai-chat")
     record.bytes_in, record.stream, record.first_byte = 10, True, time.perf_counter()
-    record.add_compaction(SimpleNamespace(kind="new", session="proxy-0123456789abcdef", before=900, after=300))
+    record.add_compaction(CompactedRequest(b"", "proxy-0123456789abcdef", 1, "new", 900, 300))
     record.finish(status=200, bytes_out=20)
     record.finish(status=500)
     again = operations.begin("made-up")
-    again.add_compaction(SimpleNamespace(kind="replayed", session="sk-canary-12345678", before=900, after=300))
+    again.add_compaction(CompactedRequest(b"", "sk-canary-12345678", 1, "replayed", 900, 300))
     again.finish(status=502, error="broken off")
     operations.log("debug", "below_the_level")
     operations.log("warning", "state_away", seconds=2, nothing=None)
@@ -647,7 +648,7 @@ def test_everything_is_documented(upstream: Any) -> None:
     out = io.StringIO()
     record = Operations(out=out).begin("other")
     record.first_byte = time.perf_counter()
-    record.add_compaction(SimpleNamespace(kind="new", session="s", before=2, after=1))
+    record.add_compaction(CompactedRequest(b"", "s", 1, "new", 2, 1))
     record.finish(status=502, error="broken off")
     assert [] == [name for name in lines_of(out)[0] if f"`{name}`" not in text]
     with running(settings(upstream)) as address:

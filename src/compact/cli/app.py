@@ -156,9 +156,7 @@ AllRows = Annotated[bool, typer.Option("--all", "-a", help="Show every message o
 SessionId = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION",
-        help="The id of a session; `compact sessions` lists them.",
-        autocompletion=complete_sessions,
+        metavar="SESSION", help="The id of a session; `compact sessions` lists them.", autocompletion=complete_sessions
     ),
 ]
 Step = Annotated[

@@ -219,9 +219,7 @@ def _check_policy(config: CompactConfig) -> Iterator[CheckResult]:
     room, asked = trigger // 4, config.summary.max_tokens
     if room < 64:
         yield CheckResult(
-            "problem",
-            "policy",
-            f"a summary would get at most {room:,} tokens, which is too few; raise the window",
+            "problem", "policy", f"a summary would get at most {room:,} tokens, which is too few; raise the window"
         )
     elif room < asked:
         yield CheckResult(

@@ -83,9 +83,7 @@ def check_variables() -> Iterator[CheckResult]:
     for name in sorted(name for name in os.environ if name.startswith("COMPACT_") and name not in known):
         close = get_close_matches(name, known, n=1)
         yield CheckResult(
-            "note",
-            "environment",
-            f"{name} is set and not known" + (f"; did you mean {close[0]}?" if close else ""),
+            "note", "environment", f"{name} is set and not known" + (f"; did you mean {close[0]}?" if close else "")
         )
     if switched_off():
         yield CheckResult("note", "environment", SWITCHED_OFF)

@@ -30,7 +30,7 @@ from .._session.entries import Memory
 from ..adapters._session_gate import Gate
 from ..errors import ArchiveError
 from .body import Body
-from .fingerprint import conversation_digests, fold_key, limit_key, named_session, session_of
+from .fingerprint import conversation_digests, fold_key, limit_key, named_session, session_id_of
 from .learned_windows import LearnedWindows
 from .lru_cache import LruCache
 from .request_tokens import RequestCounter, RequestTokens
@@ -242,7 +242,7 @@ class Conversations:
         if named:
             return named, None
         session = next(filter(None, map(self._begun.get, reversed(chain))), None)
-        session = session or session_of(chain[-1])
+        session = session or session_id_of(chain[-1])
         self._begun.put(chain[-1], session)
         return session, None
 

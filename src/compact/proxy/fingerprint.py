@@ -22,7 +22,7 @@ from hashlib import blake2b, sha256
 
 __all__ = [
     "CREDENTIAL_HEADERS", "PREFIX_BLOCK", "caller_digest", "conversation_digests", "fold_key", "limit_key",
-    "loggable_session", "named_session", "part_digests", "prefix_digests", "session_of",
+    "loggable_session", "named_session", "part_digests", "prefix_digests", "session_id_of",
 ]  # fmt: skip
 
 CREDENTIAL_HEADERS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
@@ -76,7 +76,7 @@ def limit_key(caller: bytes, names: Iterable[str]) -> str:
     return f"limit:{sha256(_scope(caller, names)).hexdigest()[:32]}"
 
 
-def session_of(conversation: bytes) -> str:
+def session_id_of(conversation: bytes) -> str:
     """The id of a session that its client does not name."""
     return f"proxy-{conversation.hex()[:16]}"
 

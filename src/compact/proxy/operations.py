@@ -19,7 +19,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from time import perf_counter
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from prometheus_client import (
     CollectorRegistry,
@@ -39,6 +39,8 @@ from .fingerprint import loggable_session
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from .conversations import CompactedRequest
+
 __all__ = ["LEVELS", "PATHS", "Operations", "RequestRecord"]
 
 PATHS = frozenset({"/healthz", "/metrics"})
@@ -50,26 +52,6 @@ _FOLDS = ("new", "replayed", "recovered", "prepared")
 _ENDPOINTS = ("openai-chat", "openai-responses", "anthropic", "other")
 _HEADERS = {"server": "compact proxy", "cache-control": "no-store"}
 _SECONDS = (0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
-
-
-class CompactionFigures(Protocol):
-    """The figures of a compacted request."""
-
-    @property
-    def kind(self) -> str:
-        """How the compaction came about: one of `_FOLDS`."""
-
-    @property
-    def session(self) -> str:
-        """The id of the session."""
-
-    @property
-    def before(self) -> int:
-        """Tokens that the client sent."""
-
-    @property
-    def after(self) -> int:
-        """Tokens that were sent to the upstream."""
 
 
 class Operations:
@@ -166,7 +148,7 @@ class RequestRecord:
     def __init__(self, operations: Operations, endpoint: str) -> None:
         self._operations = operations
         self._endpoint = endpoint
-        self._fold: CompactionFigures | None = None
+        self._fold: CompactedRequest | None = None
         self._is_open = True
         self._began = perf_counter()
         self.bytes_in = 0
@@ -174,7 +156,7 @@ class RequestRecord:
         """When the first byte was sent to the client, by `perf_counter`."""
         self.stream = False
 
-    def add_compaction(self, fold: CompactionFigures) -> None:
+    def add_compaction(self, fold: CompactedRequest) -> None:
         """Note that the request was compacted."""
         self._fold = fold
 

@@ -11,7 +11,7 @@ Of a request below every limit only numbers are kept: sixteen bytes and a count 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any, TypeVar
@@ -112,45 +112,28 @@ class RequestCounter:
         new = sum(reader.cost(reader.message(one, i)) for i, one in enumerate(outgoing) if id(one) not in own)
         return counted.total - floor((left - new) * (1 + reader.tally.margin))
 
-    async def content_digests(self, body: Body) -> list[bytes]:
+    async def content_digests(self, body: Body) -> Iterable[bytes]:
         """A hash of each message's content: equal for messages that differ only in bookkeeping or form."""
-        return await _per_message(
-            self._content_digests,
-            body,
-            range(len(body.messages)),
-            b"",
-            lambda i: content_digest(body.messages[i]),
-            _HASHED_AT_ONCE,
-        )
+        everything, hashed = range(len(body.messages)), lambda index: content_digest(body.messages[index])
+        return (await _per_message(self._content_digests, body, everything, b"", hashed, _HASHED_AT_ONCE)).values()
 
     async def _count_messages(self, endpoint: Endpoint, body: Body, reader: Reader) -> list[int]:
         """Tokens of each message. A long list is looked up group by group, which costs a third of one by one."""
+
+        def count(index: int) -> int:
+            return reader.cost(reader.message(body.messages[index], index))
+
         context = reader.tally.encoding.encode() + endpoint.dialect.encode()
-        count = len(body.messages)
-        groups = [range(at, at + _GROUP) for at in range(0, count - _GROUP + 1, _GROUP)]
+        rest = range(len(body.messages) // _GROUP * _GROUP, len(body.messages))
+        groups = [range(at, at + _GROUP) for at in range(0, rest.start, _GROUP)]
         digests = await _digests(body, groups, context)
         cached = [self._group_tokens.get(digest) for digest in digests]
         single = [i for group, tokens in zip(groups, cached, strict=True) if tokens is None for i in group]
-        single += range(len(groups) * _GROUP, count)
-        one_by_one = dict(
-            zip(
-                single,
-                await _per_message(
-                    self._tokens,
-                    body,
-                    single,
-                    context,
-                    lambda i: reader.cost(reader.message(body.messages[i], i)),
-                    _COUNTED_AT_ONCE,
-                ),
-                strict=True,
-            )
-        )
+        one_by_one = await _per_message(self._tokens, body, [*single, *rest], context, count, _COUNTED_AT_ONCE)
         by_message: list[int] = []
         for group, digest, tokens in zip(groups, digests, cached, strict=True):
             by_message += tokens or self._group_tokens.put(digest, tuple(one_by_one[i] for i in group))
-        by_message += (one_by_one[i] for i in range(len(groups) * _GROUP, count))
-        return by_message
+        return by_message + [one_by_one[i] for i in rest]
 
     async def _count_tools(self, endpoint: Endpoint, body: Body, reader: Reader, model: str) -> int:
         """Tokens of the tools, and of instructions outside of the messages."""
@@ -225,7 +208,7 @@ async def _per_message(
     context: bytes,
     compute: Callable[[int], Value],
     at_once: int,
-) -> list[Value]:
+) -> dict[int, Value]:
     """A value for each of these messages, computed where it is not cached; in a thread above `at_once` bytes."""
     digests = await _digests(body, [range(i, i + 1) for i in indices], context)
     values = [cache.get(digest) for digest in digests]
@@ -234,7 +217,7 @@ async def _per_message(
     computed = await _run(lambda: [compute(indices[n]) for n in missing], size > at_once)
     for n, value in zip(missing, computed, strict=True):
         values[n] = cache.put(digests[n], value)
-    return [value for value in values if value is not None]
+    return {i: value for i, value in zip(indices, values, strict=True) if value is not None}
 
 
 async def _digests(body: Body, parts: Sequence[range], context: bytes) -> list[bytes]:

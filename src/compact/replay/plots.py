@@ -11,19 +11,7 @@ from html import escape
 from math import ceil
 from typing import NamedTuple
 
-from .svg import (
-    LINE,
-    Box,
-    NumberFormat,
-    PlotArea,
-    axes,
-    colour,
-    labels,
-    marker,
-    svg_document,
-    text_element,
-    truncate,
-)
+from .svg import LINE, Box, NumberFormat, PlotArea, axes, colour, labels, marker, svg_document, text_element, truncate
 
 __all__ = ["PlotLine", "Point", "bar_svg", "line_plot", "scatter_plot", "thin_out"]
 
@@ -130,11 +118,7 @@ def _end_names(frame: PlotArea, drawn: Sequence[PlotLine], written: NumberFormat
         at = max(at, min(wanted, lowest - LINE * left))
         gone = f" {written(line.values[-1])} ↑" if line.values[-1] > frame.high else ""
         yield text_element(
-            edge,
-            at + 4,
-            truncate(line.name, 16 - len(gone)) + gone,
-            f"name {colour(line.number)}",
-            title=line.name,
+            edge, at + 4, truncate(line.name, 16 - len(gone)) + gone, f"name {colour(line.number)}", title=line.name
         )
         at += LINE
 

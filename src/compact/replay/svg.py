@@ -117,10 +117,7 @@ _SHAPES: tuple[tuple[tuple[float, float], ...] | None, ...] = (
 
 
 def labels(
-    places: Sequence[tuple[float, float]],
-    names: Sequence[str],
-    paper: Box,
-    line: Sequence[tuple[float, float]] = (),
+    places: Sequence[tuple[float, float]], names: Sequence[str], paper: Box, line: Sequence[tuple[float, float]] = ()
 ) -> list[Box]:
     """A box for each name, near its point, without overlapping markers, other names and the line if possible."""
     taken = [Box(x - 7, y - 7, 14, 14) for x, y in places]

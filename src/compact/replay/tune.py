@@ -173,12 +173,7 @@ class _Search:
     """Runs candidates and compares them with the start."""
 
     def __init__(
-        self,
-        start: CompactConfig,
-        setting: Setting,
-        engine: Engine,
-        folder: Path,
-        progress: Callable[[str, int], None],
+        self, start: CompactConfig, setting: Setting, engine: Engine, folder: Path, progress: Callable[[str, int], None]
     ) -> None:
         self.start, self.setting, self.engine, self.folder, self.progress = start, setting, engine, folder, progress
         self.tried: dict[str, tuple[Changes, float, float]] = {}
