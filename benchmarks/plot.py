@@ -13,7 +13,7 @@ from html import escape
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-from compact.replay.svg import Box, Frame, words
+from compact.replay.svg import Box, PlotArea, text_element
 
 __all__ = ["Line", "log_log"]
 
@@ -56,19 +56,19 @@ def log_log(
     """The whole file."""
     xs = [log10(x) for line in lines for x, _ in line.points]
     ys = [log10(y) for line in lines for _, y in line.points]
-    frame = Frame(PAPER, min(xs), max(xs), floor(min(ys)), ceil(max(ys)))
+    frame = PlotArea(PAPER, min(xs), max(xs), floor(min(ys)), ceil(max(ys)))
     bottom, edge = PAPER.y + PAPER.height, PAPER.x + PAPER.width
-    parts = [words(PAPER.x - 44, 16, title, "title")]
+    parts = [text_element(PAPER.x - 44, 16, title, "title")]
     for power in range(int(frame.low), int(frame.high) + 1):
         y = frame.y(power)
         parts.append(f'<path class="grid" d="M{PAPER.x:g} {y:.1f}H{edge:g}"/>')
-        parts.append(words(PAPER.x - 8, y + 4, written[1](10.0**power), "tick", "end"))
+        parts.append(text_element(PAPER.x - 8, y + 4, written[1](10.0**power), "tick", "end"))
     for x in sorted({x for line in lines for x, _ in line.points}):
         parts.append(f'<path class="base" d="M{frame.x(log10(x)):.1f} {bottom:g}v5"/>')
-        parts.append(words(frame.x(log10(x)), bottom + 19, written[0](x), "tick", "middle"))
+        parts.append(text_element(frame.x(log10(x)), bottom + 19, written[0](x), "tick", "middle"))
     parts.append(f'<path class="base" d="M{PAPER.x:g} {bottom:g}H{edge:g}"/>')
-    parts.append(words(edge, bottom + 38, f"{names[0]} →", "axis", "end"))
-    parts.append(words(PAPER.x + 6, PAPER.y + 14, f"↑ {names[1]}", "axis"))
+    parts.append(text_element(edge, bottom + 38, f"{names[0]} →", "axis", "end"))
+    parts.append(text_element(PAPER.x + 6, PAPER.y + 14, f"↑ {names[1]}", "axis"))
     for line in sorted(lines, key=lambda line: ("", "floor", "ours").index(line.kind)):
         places = [(frame.x(log10(x)), frame.y(log10(y))) for x, y in line.points]
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
@@ -81,7 +81,7 @@ def log_log(
     )
 
 
-def _names(frame: Frame, lines: Sequence[Line]) -> list[str]:
+def _names(frame: PlotArea, lines: Sequence[Line]) -> list[str]:
     """A name to the right of each line's end, with a thin line to it where it had to be moved."""
     ends = [(frame.x(log10(x)), frame.y(log10(y)), line) for line in lines for x, y in line.points[-1:]]
     ends.sort(key=lambda end: (end[1], end[2].name))
@@ -96,5 +96,5 @@ def _names(frame: Frame, lines: Sequence[Line]) -> list[str]:
     at_right, parts = PAPER.x + PAPER.width + 22, []
     for (x, y, line), place in zip(ends, places, strict=True):
         parts.append(f'<path class="leader" d="M{x + 5:.1f} {y:.1f}L{at_right - 4:g} {place:.1f}"/>')
-        parts.append(words(at_right, place + 4, line.name, f"name {line.kind}".strip()))
+        parts.append(text_element(at_right, place + 4, line.name, f"name {line.kind}".strip()))
     return parts

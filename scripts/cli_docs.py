@@ -23,14 +23,14 @@ HEAD = """# The command line
 `pip install 'agent-compact[cli]'`, then `compact …` or `python -m compact …`. This page is written by
 `scripts/cli_docs.py` from the commands themselves.
 
-- A conversation is a file, or `-` for a pipe: JSON, JSON lines, gzipped or not, or the log of an agent. What is written
-  comes out as it went in, unless `--format` says otherwise.
-  Among several logs, those that cannot be read are told and passed over; exit code 1 means that nothing was left.
-- Results go to stdout, what was done and what went wrong to stderr, in one sentence. `--json` gives JSON wherever
-  something is shown. Colours and progress bars appear on a terminal only; `NO_COLOR` is honoured.
+- A conversation is a file, or `-` for standard input: JSON, JSON lines, gzipped or not, or the log of an agent. Lists
+  are written in the form of the input, unless `--format` names another one.
+  Among several logs, those that cannot be read are reported and skipped; exit code 1 means that nothing was left.
+- Results go to stdout, reports and errors to stderr, in one sentence. `--json` prints JSON instead of tables. Colours
+  and progress bars appear on a terminal only; `NO_COLOR` is respected.
 - `--config` names the configuration; without it `compact.yaml`, `.yml` or `.json` of the working directory is read.
   `--set policy.trigger_pct=0.5` changes a setting for one run.
-- `compact --install-completion` teaches your shell the commands, options and session ids.
+- `compact --install-completion` adds completion of commands, options and session ids to your shell.
 """
 
 

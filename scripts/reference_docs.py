@@ -19,7 +19,7 @@ from typing import Any, ForwardRef, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 import compact
-from compact.cli.configuration import sentences, yaml_line
+from compact.cli.configuration import field_descriptions, yaml_line
 from compact.config import CompactConfig, environment_variables
 from compact.config.environment import SECTIONS
 from compact.config.fields import describe_field
@@ -78,7 +78,7 @@ def configuration() -> str:
     variables = {place: name for name, place in environment_variables().items()}
     top = [name for name in CompactConfig.model_fields if name not in (*SECTIONS, "agents")]
     parts = [CONFIGURATION, "## At the top\n", *_settings(CompactConfig, "", variables, top)]
-    said = sentences(CompactConfig)
+    said = field_descriptions(CompactConfig)
     for name, section in SECTIONS.items():
         parts += [f"\n## `{name}`\n", f"{said[name]}\n", *_settings(section, name, variables)]
         if section is SECTIONS["policy"]:
@@ -90,7 +90,7 @@ def configuration() -> str:
 def _settings(
     model: type[BaseModel], section: str, variables: dict[tuple[str, ...], str], only: list[str] | None = None
 ) -> Iterator[str]:
-    said, defaults = sentences(model), model()
+    said, defaults = field_descriptions(model), model()
     yield "| field | default | takes | what it is for |\n|---|---|---|---|"
     for name in only or model.model_fields:
         field, value = model.model_fields[name], getattr(defaults, name)
@@ -147,7 +147,7 @@ def _class(module: str, name: str, thing: type) -> Iterator[str]:
         yield _signature(name, thing)
     yield f"{inspect.getdoc(thing)}\n"
     if not settings:
-        yield "\n".join(f"- `{field}`: {text}" for field, text in sentences(thing).items()) + "\n"
+        yield "\n".join(f"- `{field}`: {text}" for field, text in field_descriptions(thing).items()) + "\n"
     for method, member in _public(thing):
         plain = member.__func__ if isinstance(member, classmethod) else member
         if isinstance(plain, property | cached_property):

@@ -136,7 +136,7 @@ def test_count_passes_over_what_cannot_be_read() -> None:
     Path("torn.jsonl").write_text(json.dumps(chat("u")[0]) + '\n{"role": "us')
     done = cli("count", "empty.json", "one.json", "torn.jsonl", "nowhere.json")
     assert "2 conversations" in done.stdout
-    assert ["empty.json", "nowhere.json"] == re.findall(r"^passed over: (\S+) ", done.stderr, re.MULTILINE)
+    assert ["empty.json", "nowhere.json"] == re.findall(r"^skipped: (\S+) ", done.stderr, re.MULTILINE)
     assert cli("count", "empty.json", code=1).stderr.startswith("compact: empty.json is empty")
     *_, last = cli("count", "empty.json", "nowhere.json", code=1).stderr.splitlines()
     assert "compact: no conversation was found in empty.json, nowhere.json; 2 logs could not be read" == last
@@ -145,7 +145,7 @@ def test_count_passes_over_what_cannot_be_read() -> None:
     for number in range(12):
         Path(f"empty{number}.json").touch()
     *told, more = cli("count", ".").stderr.splitlines()
-    assert (8, "passed over: 5 more") == (len(told), more)
+    assert (8, "skipped: 5 more") == (len(told), more)
 
 
 def test_the_model_of_the_log_counts_when_nobody_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,11 +180,11 @@ def test_plan_is_the_managers_plan(layout: str) -> None:
 def test_plan_says_what_is_due_and_why() -> None:
     talk()
     due = cli("plan", "chat.json", "--set", "policy.keep_recent_turns=20", *SMALL).stdout
-    assert "A fold is due (trigger_pct, budget)" in due
+    assert "A compaction is due (trigger_pct, budget)" in due
     assert "no rule keeps it" in due
-    assert "To fit, this fold lowers keep_recent_turns 20 to " in due
+    assert "To fit, this compaction lowers keep_recent_turns 20 to " in due
     cli("plan", "chat.json", "--check", *SMALL, code=3)
-    assert "No fold is due" in cli("plan", "chat.json", "--check").stdout
+    assert "No compaction is due" in cli("plan", "chat.json", "--check").stdout
 
 
 def test_plan_goes_on_from_a_session() -> None:
@@ -208,7 +208,7 @@ def test_a_plan_that_cannot_be_is_one_sentence() -> None:
 def test_run_folds_into_the_archive_and_undo_takes_it_back() -> None:
     messages = talk()
     done = cli("run", "chat.json", "-o", "folded.json", *SMALL)
-    assert ("", True) == (done.stdout, "; `compact undo chat` takes it back" in done.stderr)
+    assert ("", True) == (done.stdout, "; `compact undo chat` undoes it" in done.stderr)
     assert "; ;" not in done.stderr
     folded = json.loads(Path("folded.json").read_text())
     assert len(folded) < len(messages)
@@ -216,13 +216,13 @@ def test_run_folds_into_the_archive_and_undo_takes_it_back() -> None:
     Path("folded.json").write_text(json.dumps([*folded, {"role": "user", "content": "and now?"}]))
     back = cli("undo", "chat", "folded.json")
     assert [*messages, {"role": "user", "content": "and now?"}] == loaded(back)
-    assert "no fold is in force" in back.stderr
+    assert "no compaction is active" in back.stderr
     assert folded == loaded(cli("redo", "chat"))
     assert messages == loaded(cli("restore", "chat", "--step", "1"))
     assert " folded, 0 shortened, 1 written" in cli("diff", "chat").stdout
     assert loaded(cli("diff", "chat", "--json"))["step"] == 1
     again = cli("run", "chat.json", "-o", "again.json", *SMALL)
-    assert "what session 'chat' folded before was put in" in again.stderr
+    assert "earlier compactions of session 'chat' were applied" in again.stderr
     assert folded == json.loads(Path("again.json").read_text())
 
 
@@ -240,7 +240,7 @@ def test_run_when_nothing_is_due() -> None:
 def test_what_has_no_name_needs_one() -> None:
     """A pipe, or any other file that can be read only once."""
     for file in ("-", "/dev/null"):
-        assert "name the session, or give --max-tokens" in cli("run", file, code=2).stderr
+        assert "name the session with --session, or give --max-tokens" in cli("run", file, code=2).stderr
         assert "is empty" in cli("plan", file, code=1).stderr
 
 
@@ -265,14 +265,14 @@ def test_what_the_archive_did_not_keep_is_told() -> None:
     messages[1]["content"] = "The token is ghp_" + "aB3" * 12
     Path("chat.json").write_text(json.dumps(messages))
     done = cli("run", "chat.json", "--session", "my chat", *SMALL)
-    assert "`compact undo 'my chat'` takes it back" in done.stderr
-    assert "121 messages of session 'my chat', <REDACTED> in 1 place" in cli("restore", "my chat").stderr
-    assert "121 messages, <REDACTED> in 1 place" in cli("undo", "my chat").stderr
+    assert "`compact undo 'my chat'` undoes it" in done.stderr
+    assert "121 messages of session 'my chat', with <REDACTED> in 1 place" in cli("restore", "my chat").stderr
+    assert "121 messages, with <REDACTED> in 1 place" in cli("undo", "my chat").stderr
     assert "the name of the session is empty" in cli("run", "chat.json", "-s", "", code=2).stderr
     (kept,) = Path(".compact/archive").glob("*/transcript-*")
     kept.write_text("")
     lost = cli("restore", "my chat", "-o", "before.json", code=1).stderr
-    assert "`compact verify` tells what is damaged" in lost
+    assert "`compact verify` shows what is damaged" in lost
     assert not Path("before.json").exists()
 
 
@@ -280,7 +280,7 @@ def test_run_into_so_many_tokens_stores_nothing() -> None:
     talk()
     done = cli("run", "chat.json", "--max-tokens", "900", "--set", "counter=chars")
     assert "nothing was stored" in done.stderr
-    assert "nothing was folded" in cli("run", "chat.json", "--max-tokens", "90000", "--set", "counter=chars").stderr
+    assert "nothing was compacted" in cli("run", "chat.json", "--max-tokens", "90000", "--set", "counter=chars").stderr
     Path("less.json").write_text(done.stdout)
     (told,) = loaded(cli("count", "less.json", "--json", "--set", "counter=chars"))
     assert told["total"] <= 900
@@ -330,7 +330,7 @@ def test_verify_finds_what_was_altered() -> None:
     transcript.write_text(transcript.read_text().replace("a", "b", 1))
     found = cli("verify", code=3).stdout
     assert "was altered" in found
-    assert "2 sessions: 1 as they were written, 1 not" in found
+    assert "2 sessions: 1 ok, 1 with problems" in found
     cli("verify", "chat")
 
 
@@ -441,7 +441,7 @@ def test_config_init_writes_the_defaults() -> None:
     }
     assert fields == {name for name in loaded(cli("config", "--json")) if "." in name}
     assert "Allowed: greater than 0 and at most 1" in text
-    assert "is there already" in cli("config", "init", code=1).stderr
+    assert "compact.yaml exists" in cli("config", "init", code=1).stderr
     cli("config", "init", "--force")
     assert ".yaml" in cli("config", "init", "mine.json", code=2).stderr
 
@@ -463,7 +463,7 @@ def test_doctor_finds_nothing_in_the_way() -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "said"),
     [
-        (("--window", "1700"), {}, "too few to say anything"),
+        (("--window", "1700"), {}, "which is too few"),
         (("chat.json", "--window", "4000", "--set", "policy.keep_recent_turns=6"), {}, "cannot fit"),
         (("--set", "storage.path=chat.json/archive"), {}, "cannot be written"),
         (("--set", "summary.provider=openai"), {"OPENAI_API_KEY": ""}, "OPENAI_API_KEY"),
@@ -485,7 +485,7 @@ def test_doctor_names_the_extra_that_is_too_old(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.syspath_prepend(".")
     assert "boto3 0.1 is older than 1.38: pip install 'agent-compact[s3]'" in cli("doctor").stdout
     asked = ("--set", "storage.adapter=s3", "--set", "storage.bucket=b")
-    assert "boto3 0.1 is older than 1.38, which the configuration asks for" in cli("doctor", *asked, code=3).stdout
+    assert "boto3 0.1 is older than 1.38, which the configuration needs" in cli("doctor", *asked, code=3).stdout
 
 
 def test_doctor_names_variables_that_nobody_reads() -> None:
@@ -542,8 +542,8 @@ def test_control_characters_stay_in_the_conversation() -> None:
         (("restore", "chat", "-o", "no/such/folder.json"), 1, "nothing is archived"),
         (("redact", "nowhere.txt"), 1, "nowhere.txt cannot be read or written (No such file or directory)"),
         (("count", ""), 1, "the name of a log is empty"),
-        (("verify", "--path", "nowhere"), 1, "nowhere is no folder"),
-        (("undo", "chat", "--path", "nowhere"), 1, "nowhere is no folder"),
+        (("verify", "--path", "nowhere"), 1, "nowhere is not a folder"),
+        (("undo", "chat", "--path", "nowhere"), 1, "nowhere is not a folder"),
         (("diff", "nobody"), 1, "nothing is archived for session 'nobody'; `compact sessions` lists what is"),
         (("recall", "nobody", "word"), 1, "nothing is archived for session 'nobody'"),
     ],

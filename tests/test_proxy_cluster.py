@@ -69,9 +69,9 @@ class Provider:
 
 
 PATIENT = """
-from compact.proxy.state.fallback_state import Careful
+from compact.proxy.state.fallback_state import FallbackState
 
-Careful.__init__.__kwdefaults__["patience"] = 20.0
+FallbackState.__init__.__kwdefaults__["patience"] = 20.0
 from compact.cli import main
 
 main()

@@ -33,6 +33,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from compact import CompactConfig, CompactError
 from compact.config.proxy_section import ProxyPolicy
 from compact.proxy import running
+from compact.proxy.conversations import CompactedRequest
 from compact.proxy.operations import Operations
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -327,14 +328,14 @@ def test_a_request_is_one_line_and_one_count() -> None:
     operations = Operations(out=out)
     record = operations.begin("openai-chat")
     record.bytes_in, record.stream, record.first_byte = 10, True, time.perf_counter()
-    record.folded(SimpleNamespace(kind="new", session="proxy-0123456789abcdef", before=900, after=300))
-    record.done(status=200, bytes_out=20)
-    record.done(status=500)
+    record.add_compaction(CompactedRequest(b"", "proxy-0123456789abcdef", 1, "new", 900, 300))
+    record.finish(status=200, bytes_out=20)
+    record.finish(status=500)
     again = operations.begin("made-up")
-    again.folded(SimpleNamespace(kind="replayed", session="sk-canary-12345678", before=900, after=300))
-    again.done(status=502, error="broken off")
-    operations.say("debug", "below_the_level")
-    operations.say("warning", "state_away", seconds=2, nothing=None)
+    again.add_compaction(CompactedRequest(b"", "sk-canary-12345678", 1, "replayed", 900, 300))
+    again.finish(status=502, error="broken off")
+    operations.log("debug", "below_the_level")
+    operations.log("warning", "state_away", seconds=2, nothing=None)
     first, second, third = lines_of(out)
     assert ("info", "request", "openai-chat", 200) == tuple(first[n] for n in ("level", "event", "endpoint", "status"))
     assert (10, 20, True) == (first["bytes_in"], first["bytes_out"], first["stream"])
@@ -369,10 +370,10 @@ def test_a_log_that_cannot_be_written_costs_its_line() -> None:
     """A closed file, and a full disk where there is one that is always full."""
     closed = open(os.devnull, "w")  # noqa: SIM115
     closed.close()
-    Operations(out=closed).begin("other").done(status=200)
+    Operations(out=closed).begin("other").finish(status=200)
     if Path("/dev/full").exists():
         full = open("/dev/full", "w")  # noqa: SIM115
-        Operations(out=full).begin("other").done(status=200)
+        Operations(out=full).begin("other").finish(status=200)
         with suppress(OSError):
             full.close()
 
@@ -647,8 +648,8 @@ def test_everything_is_documented(upstream: Any) -> None:
     out = io.StringIO()
     record = Operations(out=out).begin("other")
     record.first_byte = time.perf_counter()
-    record.folded(SimpleNamespace(kind="new", session="s", before=2, after=1))
-    record.done(status=502, error="broken off")
+    record.add_compaction(CompactedRequest(b"", "s", 1, "new", 2, 1))
+    record.finish(status=502, error="broken off")
     assert [] == [name for name in lines_of(out)[0] if f"`{name}`" not in text]
     with running(settings(upstream)) as address:
         families = text_string_to_metric_families(ask(address, "GET", "/metrics")[2].decode())

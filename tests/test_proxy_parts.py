@@ -20,17 +20,19 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from compact import Ask, CompactConfig, CompactManager
+from compact._compaction.trigger import Counters, decide, least_tokens_due
+from compact._conversation.tokens import Usage
 from compact._http.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
+from compact.config.limits import limits_for
 from compact.proxy.body import Body
-from compact.proxy.conversations import Conversations, Exchange, Folded
-from compact.proxy.light import Light
+from compact.proxy.conversations import CompactedRequest, Conversations, ProxyExchange
 from compact.proxy.operations import Operations
 from compact.proxy.relay import Relay
-from compact.proxy.responses import Listener
+from compact.proxy.request_tokens import RequestCounter, RequestPrefixes
+from compact.proxy.responses import UsageListener
 from compact.proxy.state.memory_state import MemoryState
-from compact.proxy.upstream import Upstream, forwarded
-from compact.proxy.upstream_response import Reply
-from compact.proxy.weights import Scales
+from compact.proxy.upstream import Upstream, forwardable_headers
+from compact.proxy.upstream_response import UpstreamResponse
 from compact.testing import chat
 
 VALUES = st.recursive(
@@ -67,7 +69,7 @@ def test_a_body_is_read_as_json_and_what_stays_keeps_its_bytes(
     ]
     kept = [one for one in body.messages if data.draw(st.booleans())]
     summary = {"role": "user", "content": "a \ud800 \u2028 summary"}
-    sent = body.carrying([summary, *kept])
+    sent = body.with_messages([summary, *kept])
     assert json.loads(sent) == {**json.loads(raw), "messages": [summary, *kept]}
     places = [body.spans[next(i for i, one in enumerate(body.messages) if one is each)] for each in kept]
     at = 0
@@ -112,7 +114,7 @@ def test_numbers_escapes_and_order_of_what_stays_are_the_clients() -> None:
     kept = b'{"z": 1.10, "a": 1e400, "b": "\\u00e9\\ud800", "z":  2}'
     body = Body.read(b'{"model":"m","messages":[{"role":"user"},' + kept + b'],"stream":true}', "messages")
     assert body is not None
-    assert body.carrying([{"s": 1}, body.messages[1]]) == (
+    assert body.with_messages([{"s": 1}, body.messages[1]]) == (
         b'{"model":"m","messages":[{"s": 1},' + kept + b'],"stream":true}'
     )
 
@@ -130,18 +132,32 @@ def test_the_scales_say_what_the_manager_says(endpoint: Endpoint) -> None:
         body = Body.read(json.dumps(asked).encode(), endpoint.messages)
         assert body is not None
         config = CompactConfig(max_context_tokens=6_000, storage={"adapter": "none"})
-        scales = Scales(config)
-        weight = asyncio.run(scales.weigh(endpoint, body, "gpt-4o", exactly=True))
+        scales = RequestCounter(config)
+        weight = asyncio.run(scales.count(endpoint, body, "gpt-4o", exactly=True))
         with CompactManager(config) as manager:
             decision = manager.should_compact("s", messages, tools=endpoint.counted_tools(asked), model="gpt-4o")
         assert weight.total == decision.usage.total
         assert weight.may_be_due == bool(decision)
-        assert asyncio.run(scales.weigh(endpoint, body, "gpt-4o")).may_be_due == bool(decision)
+        assert asyncio.run(scales.count(endpoint, body, "gpt-4o")).may_be_due == bool(decision)
         kept = body.messages[5:]
         fewer = Body.read(json.dumps({**asked, endpoint.messages: kept}).encode(), endpoint.messages)
         assert fewer is not None
-        exact = asyncio.run(Scales(config).weigh(endpoint, fewer, "gpt-4o", exactly=True))
-        assert scales.after(weight, endpoint, body, "gpt-4o", kept) == exact.total
+        exact = asyncio.run(RequestCounter(config).count(endpoint, fewer, "gpt-4o", exactly=True))
+        assert scales.count_replaced(weight, endpoint, body, "gpt-4o", kept) == exact.total
+
+
+@given(
+    st.integers(2_000, 200_000),
+    st.integers(0, 200_000),
+    st.sampled_from([{}, {"token_threshold": 900}, {"trigger_pct": 1.0}, {"prepare_pct": 0.5}, {"turn_threshold": 3}]),
+)
+def test_below_the_least_tokens_nothing_is_due(window: int, total: int, changes: dict[str, Any]) -> None:
+    """What the proxy does not show to the manager is due by no rule."""
+    policy = CompactConfig(policy=changes).policy
+    limits = limits_for(policy, window)
+    if total < least_tokens_due(policy, limits):
+        assert not decide(Usage(messages=total), Counters(turns=100), policy, limits)
+        assert total < (limits.prepare or window)
 
 
 def test_a_picture_weighs_more_than_its_bytes() -> None:
@@ -152,7 +168,7 @@ def test_a_picture_weighs_more_than_its_bytes() -> None:
     assert body is not None
     config = CompactConfig(max_context_tokens=6_000)
     assert len(body.text) < config.trigger_line
-    assert asyncio.run(Scales(config).weigh(CHAT, body, "gpt-4o")).may_be_due
+    assert asyncio.run(RequestCounter(config).count(CHAT, body, "gpt-4o")).may_be_due
 
 
 def test_a_window_that_was_heard_of_and_room_for_the_answer_count() -> None:
@@ -160,8 +176,8 @@ def test_a_window_that_was_heard_of_and_room_for_the_answer_count() -> None:
     asked = {"model": "gpt-4o", "max_tokens": 10**9, "messages": chat("u" * 20, words=50)}
     body = Body.read(json.dumps(asked).encode(), "messages")
     assert body is not None
-    scales = Scales(CompactConfig(max_context_tokens=100_000))
-    far, near = (asyncio.run(scales.weigh(CHAT, body, "gpt-4o", limit)) for limit in (None, 4_000))
+    scales = RequestCounter(CompactConfig(max_context_tokens=100_000))
+    far, near = (asyncio.run(scales.count(CHAT, body, "gpt-4o", limit)) for limit in (None, 4_000))
     assert (far.window, far.reserve, far.may_be_due) == (100_000, 50_000, False)
     assert (near.window, near.reserve, near.may_be_due) == (4_000, 2_000, True)
 
@@ -180,7 +196,7 @@ def test_headers_about_the_connection_and_ours_do_not_pass() -> None:
         (b"Cookie", b"a=1"),
         (b"Cookie", b"b=2"),
     ]
-    assert forwarded(given) == [(b"Accept", b"*/*"), (b"Cookie", b"a=1"), (b"Cookie", b"b=2")]
+    assert forwardable_headers(given) == [(b"Accept", b"*/*"), (b"Cookie", b"a=1"), (b"Cookie", b"b=2")]
 
 
 @pytest.mark.parametrize(
@@ -206,30 +222,30 @@ def test_headers_about_the_connection_and_ours_do_not_pass() -> None:
 def test_a_redirect_leads_through_us_or_nowhere(said: bytes, place: bytes | None) -> None:
     """A client follows it with its key."""
     upstream = Upstream("http://up.test:8080/base/", timeout=1, connect_timeout=1)
-    assert upstream.location(said) == place
+    assert upstream.rewrite_location(said) == place
 
 
 def test_a_compressed_body_is_read_within_its_limit() -> None:
     """Not one byte more is unpacked than a body may have."""
-    from compact.proxy.compression import unpacked
-    from compact.proxy.responses import Refused
+    from compact.proxy.compression import unpack_body
+    from compact.proxy.responses import RequestRefused
 
     plain = b"x" * 1_000
     for encoding, data in ((b"deflate", zlib.compress(plain)), (b"", plain), (b"br", plain)):
-        assert unpacked(data, encoding, 1_000) == plain
+        assert unpack_body(data, encoding, 1_000) == plain
     for data, status in ((zlib.compress(plain * 10_000), 413), (b"no", 400), (zlib.compress(plain)[:-5], 400)):
-        with pytest.raises(Refused) as refused:
-            unpacked(data, b"gzip", 1_000)
+        with pytest.raises(RequestRefused) as refused:
+            unpack_body(data, b"gzip", 1_000)
         assert refused.value.status == status
 
 
 def test_only_packings_that_can_be_overheard_are_asked_for() -> None:
     """A refusal that nobody can read cannot be answered by a smaller request."""
-    from compact.proxy.compression import Unpacker, overheard
+    from compact.proxy.compression import Unpacker, readable_encodings
 
-    assert overheard(b"gzip, deflate, br, zstd") == b"gzip, deflate"
-    assert overheard(b"br;q=1.0, gzip;q=0.5") == b"gzip;q=0.5"
-    assert overheard(b"br") == overheard(b"*") == b"identity"
+    assert readable_encodings(b"gzip, deflate, br, zstd") == b"gzip, deflate"
+    assert readable_encodings(b"br;q=1.0, gzip;q=0.5") == b"gzip;q=0.5"
+    assert readable_encodings(b"br") == readable_encodings(b"*") == b"identity"
     packed, reader = zlib.compress(b"usage" * 100), Unpacker(b"deflate")
     assert reader.read(packed[:10]) + reader.read(packed[10:]) == b"usage" * 100
     bomb = Unpacker(b"gzip")
@@ -242,9 +258,9 @@ def test_only_packings_that_can_be_overheard_are_asked_for() -> None:
 def test_a_path_does_not_lead_out_of_the_part_that_is_served(path: bytes) -> None:
     """Behind a prefix there may be somebody else's."""
     below, whole = (Upstream(f"http://up.test{part}", timeout=1, connect_timeout=1) for part in ("/team", ""))
-    assert below.leaves(path)
-    assert not whole.leaves(path)
-    assert not below.leaves(b"/v1/files/report..final.json")
+    assert below.leaves_prefix(path)
+    assert not whole.leaves_prefix(path)
+    assert not below.leaves_prefix(b"/v1/files/report..final.json")
 
 
 @pytest.mark.parametrize("beside", [{"tools": "tool"}, {"system": "words"}, {}])
@@ -259,7 +275,7 @@ def test_long_texts_are_not_counted_on_the_event_loop(beside: dict[str, str]) ->
 
     async def others_ran() -> bool:
         other = asyncio.create_task(asyncio.sleep(0))
-        await Scales(CompactConfig(max_context_tokens=4_000)).weigh(MESSAGES, body, "claude")
+        await RequestCounter(CompactConfig(max_context_tokens=4_000)).count(MESSAGES, body, "claude")
         return other.done()
 
     assert asyncio.run(others_ran())
@@ -272,7 +288,7 @@ def test_a_character_may_be_several_tokens() -> None:
     assert body is not None
     config = CompactConfig(max_context_tokens=6_000)
     assert len(body.text) < config.trigger_line
-    assert asyncio.run(Scales(config).weigh(CHAT, body, "gpt-4o")).may_be_due
+    assert asyncio.run(RequestCounter(config).count(CHAT, body, "gpt-4o")).may_be_due
 
 
 @pytest.mark.parametrize(
@@ -284,7 +300,7 @@ def test_a_window_with_little_room(window: int, asked: int | None, reserve: int 
     fields = {"max_tokens": asked, "messages": chat("u" * 20, words=200)}
     body = Body.read(json.dumps(fields).encode(), "messages")
     assert body is not None
-    weight = asyncio.run(Scales(CompactConfig(max_context_tokens=100_000)).weigh(CHAT, body, "gpt-4o", window))
+    weight = asyncio.run(RequestCounter(CompactConfig(max_context_tokens=100_000)).count(CHAT, body, "gpt-4o", window))
     assert (reserve, due) == (weight.reserve, weight.may_be_due)
 
 
@@ -316,17 +332,17 @@ def several(state: Any = None, summarizer: Any = None, **sections: Any) -> Itera
         yield Conversations(manager, state or MemoryState(ttl=60), "http://up.test")
 
 
-def request_of(first: int = 0, rounds: int = 9, named: str | None = None, path: str = "/v1/chat") -> Exchange:
+def request_of(first: int = 0, rounds: int = 9, named: str | None = None, path: str = "/v1/chat") -> ProxyExchange:
     """A request that is too long for the window when it has nine rounds."""
     messages = chat("s" + "utr" * rounds + "u", words=120, first=first)
     body = Body.read(json.dumps({"model": "gpt-4o", "messages": messages}).encode(), "messages")
     assert body is not None
-    return Exchange(CHAT, body, b"somebody", path, named)
+    return ProxyExchange(CHAT, body, b"somebody", path, named)
 
 
-async def folded(conversations: Conversations, exchange: Exchange) -> Folded:
-    weight = await conversations.weigh(exchange)
-    made = await conversations.lighter(exchange, weight)
+async def folded(conversations: Conversations, exchange: ProxyExchange) -> CompactedRequest:
+    weight = await conversations.count(exchange)
+    made = await conversations.compact(exchange, weight)
     assert made is not None
     return made
 
@@ -368,15 +384,15 @@ def test_what_a_refusal_teaches() -> None:
     """A window that is named, for that path alone and for a while; nothing without words, or with odd numbers."""
     state, short = MemoryState(ttl=60), request_of(rounds=5)
 
-    async def window_after(refusal: str, exchange: Exchange = short) -> int:
+    async def window_after(refusal: str, exchange: ProxyExchange = short) -> int:
         with several(state) as proxy:
-            weight = await proxy.weigh(exchange, exactly=True)
-            assert await proxy.lightest(exchange, weight, refusal, None) is not None
-            return (await proxy.weigh(exchange)).window
+            weight = await proxy.count(exchange, exactly=True)
+            assert await proxy.compact_refused(exchange, weight, refusal, None) is not None
+            return (await proxy.count(exchange)).window
 
-    async def window_known(exchange: Exchange) -> int:
+    async def window_known(exchange: ProxyExchange) -> int:
         with several(state) as proxy:
-            return (await proxy.weigh(exchange)).window
+            return (await proxy.count(exchange)).window
 
     assert 4_000 == asyncio.run(window_after(""))
     assert 4_000 > asyncio.run(window_after("too long, limit of 20", request_of(rounds=5, path="/odd"))) > 20
@@ -392,8 +408,8 @@ def test_a_body_that_is_refused_by_its_bytes_names_no_window() -> None:
     """413 is about bytes; 400 in the words of a provider is about tokens."""
     said = b'{"error": {"code": "context_length_exceeded", "message": "maximum context length is 2000 tokens"}}'
     for status, content, text in ((413, b"<title>413 Too Large</title>", ""), (400, said, said.decode())):
-        reply = Reply(httpcore.Response(status, content=content))
-        assert text == asyncio.run(reply.too_long())
+        reply = UpstreamResponse(httpcore.Response(status, content=content))
+        assert text == asyncio.run(reply.read_overflow())
 
 
 def test_those_who_wait_for_a_fold_do_not_hold_it_up() -> None:
@@ -412,9 +428,9 @@ def test_those_who_wait_for_a_fold_do_not_hold_it_up() -> None:
             folding = asyncio.create_task(folded(proxy, request_of(named="main")))
             await asked.wait()
             refused = [request_of(first, 5, "main") for first in (300, 600, 900)]
-            weights = [await proxy.weigh(one, exactly=True) for one in refused]
+            weights = [await proxy.count(one, exactly=True) for one in refused]
             again = [
-                asyncio.create_task(proxy.lightest(one, weight, "too long", None))
+                asyncio.create_task(proxy.compact_refused(one, weight, "too long", None))
                 for one, weight in zip(refused, weights, strict=True)
             ]
             await asyncio.sleep(0.2)
@@ -456,16 +472,18 @@ def test_an_odd_answer_is_still_the_clients() -> None:
     exchange.endpoint = RESPONSES
     with several() as proxy:
         proxy._newest["s"] = exchange
-        listener = Listener(proxy, exchange, "s")
+        listener = UsageListener(proxy, exchange, "s")
         for answer in (b'{"usage": {"input_tokens": 1}, "output": 5}', b'{"usage": [], "output": [{"type": []}]}'):
-            listener.hear(b"data: " + answer + b"\n")
+            listener.feed(b"data: " + answer + b"\n")
         listener.end()
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
-async def asked(relay: Relay, exchange: Exchange, *headers: tuple[bytes, bytes], stays: bool = True) -> dict[str, Any]:
+async def asked(
+    relay: Relay, exchange: ProxyExchange, *headers: tuple[bytes, bytes], stays: bool = True
+) -> dict[str, Any]:
     """What a client gets that sends this, and then stays or leaves; empty when it left."""
     said: list[Any] = []
     coming = [{"type": "http.request", "body": exchange.body.text.encode()}]
@@ -507,7 +525,7 @@ def test_folds_of_clients_that_left_are_requests_too() -> None:
             async with asyncio.timeout(20):
                 during = await asked(relay, request_of(first=300))
             go.set()
-            await relay.settle()
+            await relay.finish_compactions()
             after = await asked(relay, request_of())
         return [one.get("status", 0) for one in (left, during, after)]
 
@@ -548,7 +566,10 @@ def test_what_is_light_at_a_glance_is_light_on_the_scales(data: st.DataObject) -
     """However a conversation grows or changes: nobody is taken for light whom the manager should see."""
     words = data.draw(st.sampled_from([40, 120, 300]))
     pattern = "utr" * 30
-    scales, light = Scales(CompactConfig(max_context_tokens=data.draw(st.integers(12_000, 60_000)))), Light()
+    scales, light = (
+        RequestCounter(CompactConfig(max_context_tokens=data.draw(st.integers(12_000, 60_000)))),
+        RequestPrefixes(),
+    )
     sure = 0
     for size in sorted(data.draw(st.lists(st.integers(3, 90), min_size=2, max_size=6))):
         messages = chat(pattern[:size], words=words)
@@ -558,25 +579,25 @@ def test_what_is_light_at_a_glance_is_light_on_the_scales(data: st.DataObject) -
         raw = json.dumps({"messages": messages, "model": model}).encode()
         body = Body.read(raw, "messages")
         assert body is not None
-        glance, weight = light.glance(b"me", raw), asyncio.run(scales.weigh(CHAT, body, model))
-        assert not (glance.sure and weight.may_be_due)
-        sure += glance.sure
+        glance, weight = light.match(b"me", raw), asyncio.run(scales.count(CHAT, body, model))
+        assert not (glance.is_below and weight.may_be_due)
+        sure += glance.is_below
         if not weight.may_be_due:
-            light.keep(glance, weight.room, body.end)
-            assert len(raw) < 40_000 or weight.room < 20_000 or light.glance(b"me", raw).sure
-        assert not light.glance(b"you", raw).sure
+            light.remember(glance, weight.room, body.ending)
+            assert len(raw) < 40_000 or weight.room < 20_000 or light.match(b"me", raw).is_below
+        assert not light.match(b"you", raw).is_below
 
 
 def test_a_picture_is_looked_at_and_a_smaller_window_makes_everything_forgotten() -> None:
     """A short address may stand for many tokens; and what was light may not be any more."""
-    light, messages = Light(), chat("u" * 200, words=60)
+    light, messages = RequestPrefixes(), chat("u" * 200, words=60)
     raw = json.dumps({"messages": messages}).encode()
     end = b"}]}"
-    light.keep(light.glance(b"me", raw), 50_000, end)
+    light.remember(light.match(b"me", raw), 50_000, end)
     more, seen = {"role": "user", "content": "x"}, {"role": "user", "content": [{"type": "image_url"}]}
     longer, pictured = (json.dumps({"messages": [*messages, one]}).encode() for one in (more, seen))
-    assert light.glance(b"me", longer).sure
-    assert not light.glance(b"me", pictured).sure
-    assert not light.glance(b"me", json.dumps({"messages": messages, "model": "other"}).encode()).sure
-    light.forget()
-    assert not light.glance(b"me", longer).sure
+    assert light.match(b"me", longer).is_below
+    assert not light.match(b"me", pictured).is_below
+    assert not light.match(b"me", json.dumps({"messages": messages, "model": "other"}).encode()).is_below
+    light.clear()
+    assert not light.match(b"me", longer).is_below

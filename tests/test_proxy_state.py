@@ -19,7 +19,7 @@ from local_model import part
 from redis_server import RedisServer, redis_server
 
 from compact.errors import CompactError, ConfigError
-from compact.proxy.state import Careful, State, open_state, place_of
+from compact.proxy.state import FallbackState, SharedState, open_backend, open_state
 from compact.proxy.state.memory_state import MemoryState
 
 PLACES = ("memory", "sqlite", "redis")
@@ -50,8 +50,8 @@ def name(request: pytest.FixtureRequest) -> Callable[[object], str]:
 
 
 @asynccontextmanager
-async def opened(url: str, ttl: float = 60) -> AsyncIterator[State]:
-    place = place_of(url, ttl=ttl)
+async def opened(url: str, ttl: float = 60) -> AsyncIterator[SharedState]:
+    place = open_backend(url, ttl=ttl)
     try:
         yield place
     finally:
@@ -72,9 +72,9 @@ GONE, BACK = ("warning", "state_away"), ("info", "state_back")
 
 
 @asynccontextmanager
-async def careful(place: State | str, log: Log | None = None, **settings: Any) -> AsyncIterator[Careful]:
-    place = place_of(place, ttl=60) if isinstance(place, str) else place
-    state = Careful(place, say=log if log is not None else Log(), **{"ttl": 60, "pause": 0.05, **settings})
+async def careful(place: SharedState | str, log: Log | None = None, **settings: Any) -> AsyncIterator[FallbackState]:
+    place = open_backend(place, ttl=60) if isinstance(place, str) else place
+    state = FallbackState(place, log=log if log is not None else Log(), **{"ttl": 60, "pause": 0.05, **settings})
     try:
         yield state
     finally:
@@ -152,10 +152,10 @@ def test_values_end_unless_they_are_used(tmp_path: Path, server: RedisServer, na
 
 CLAIMS = """
 import asyncio, json, sys
-from compact.proxy.state import place_of
+from compact.proxy.state import open_backend
 
 async def main(url, prefix, me, count):
-    state = place_of(url, ttl=60)
+    state = open_backend(url, ttl=60)
     await state.first(["warm"])
     print("ready", flush=True)
     sys.stdin.readline()
@@ -269,7 +269,7 @@ def _damaged(path: Path) -> None:
     ("make", "why"),
     [
         (lambda path: path.write_bytes(b"{}" * 5_000), "not a database"),
-        (_foreign, "somebody else's"),
+        (_foreign, "another program made it"),
         (_newer, "version 2"),
         (_damaged, "damaged|malformed"),
         (Path.mkdir, "directory"),
@@ -281,7 +281,7 @@ def test_a_file_that_sqlite_cannot_use(make: Callable[[Path], Any], why: str, tm
     make(path)
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(ConfigError, match=f"(?i){why}") as caught:
-        open_state(f"sqlite:{path}", ttl=60, say=Log())
+        open_state(f"sqlite:{path}", ttl=60, log=Log())
     assert f"the file {path} cannot be used" in str(caught.value)
     assert "name another file" in str(caught.value)
     assert before == (path.read_bytes() if path.is_file() else None)
@@ -299,7 +299,7 @@ def test_addresses_that_name_no_place(url: str) -> None:
     """That is said at the start, with what is allowed, and without the address."""
     part("redis")
     with pytest.raises(ConfigError, match=r"proxy\.state: .*redis://") as caught:
-        open_state(url, ttl=60, say=Log())
+        open_state(url, ttl=60, log=Log())
     assert PASSWORD not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -308,9 +308,9 @@ def test_without_the_client_of_redis() -> None:
     """The extra is named, and nothing else needs it."""
     code = (
         "import sys; sys.modules['redis'] = None\n"
-        "from compact.proxy.state import place_of\n"
-        "place_of('memory', ttl=1)\n"
-        "try: place_of('redis://h', ttl=1)\n"
+        "from compact.proxy.state import open_backend\n"
+        "open_backend('memory', ttl=1)\n"
+        "try: open_backend('redis://h', ttl=1)\n"
         "except ImportError as error: print(type(error).__name__, error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
@@ -322,7 +322,7 @@ def test_without_the_client_of_redis() -> None:
 
 
 def test_memory_needs_no_care() -> None:
-    assert isinstance(open_state("memory", ttl=60, say=Log()), MemoryState)
+    assert isinstance(open_state("memory", ttl=60, log=Log()), MemoryState)
 
 
 @pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
@@ -387,10 +387,10 @@ def test_a_redis_that_goes_and_comes_back(how: str, name: Callable[[object], str
             assert (0, b"1") == await other.first([before])
             assert (0, b"n") == await one.first([new])
             assert (0, b"n") == await other.first([new])
-            assert PASSWORD not in log.whole + repr(vars(one)) + str(one._place)
+            assert PASSWORD not in log.whole + repr(vars(one)) + str(one._backend)
             assert "127.0.0.1:" in log.whole
 
-    async def back(state: Careful) -> bool:
+    async def back(state: FallbackState) -> bool:
         await state.first([name("nothing")])
         return not state.away
 
@@ -444,7 +444,7 @@ def test_a_sqlite_file_that_somebody_locks(tmp_path: Path) -> None:
         async with opened(f"sqlite:{path}") as place:
             assert (0, b"2") == await place.first(["b"])
 
-    async def back(state: Careful) -> bool:
+    async def back(state: FallbackState) -> bool:
         await state.first(["nothing"])
         return not state.away
 
@@ -506,7 +506,7 @@ def test_a_caller_that_leaves_is_no_failure() -> None:
 
     async def main() -> None:
         log = Log()
-        state = Careful(Slow(), ttl=60, say=log, patience=30)
+        state = FallbackState(Slow(), ttl=60, log=log, patience=30)
         call = asyncio.ensure_future(state.first(["a"]))
         await asyncio.sleep(0.01)
         call.cancel()

@@ -26,7 +26,7 @@ from compact.errors import ConfigError, LogError
 from compact.importers import Conversation
 from compact.replay import Comparison, Result, Setting, Trial, Window, processes, replay, summed
 from compact.replay.comparison import best_edge
-from compact.replay.executors import Done, Task, work
+from compact.replay.executors import Task, TaskResults, run_task
 from compact.replay.results import FORMAT
 from compact.testing import chat, transcripts
 
@@ -441,8 +441,8 @@ def test_a_line_of_another_format_is_run_again(tmp_path: Path) -> None:
 def test_a_log_that_is_named_twice_is_run_once() -> None:
     """Also when it comes again before the first time is done."""
 
-    def hasty(tasks: Iterable[Task]) -> Iterator[Done]:
-        return map(work, list(tasks))
+    def hasty(tasks: Iterable[Task]) -> Iterator[TaskResults]:
+        return map(run_task, list(tasks))
 
     (_, compared), known = report_of([*talks(1), *talks(1)], engine=hasty)
     assert (2, 2) == (known, compared["policies"][0]["conversations"])
@@ -469,7 +469,7 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(LogError, match=r"results cannot be kept there .*; name another folder"):
+    with pytest.raises(LogError, match=r"results cannot be stored there .*; name another folder"):
         replay([], TRIALS, folder=tmp_path / "file")
 
 
@@ -543,7 +543,7 @@ def test_a_worker_that_dies_loses_nothing() -> None:
         results = list(lab)
     assert whole(10)[0] == decided([row for row in results if row[0].conversation != "deadly"])
     assert 1 == len(killed)
-    assert {"its process died 3 times; it may need more memory than there is"} == {one.error for one in results[3]}
+    assert {"its process died 3 times; it may need more memory than is free"} == {one.error for one in results[3]}
 
 
 def test_a_log_that_cannot_be_read_ends_the_run_with_its_sentence(tmp_path: Path) -> None:

@@ -22,16 +22,16 @@ from typer.testing import CliRunner
 
 from compact import CompactConfig
 from compact.cli.commands import app
-from compact.cli.replay import _show_tuned, _tuned
+from compact.cli.replay import _show_tuned, _tuning_value
 from compact.importers import Conversation
 from compact.replay import Comparison, Lab, Setting, Sums, Trial, Window, replay, summed
 from compact.replay.html_page import page
 from compact.replay.number_format import money, percent, seconds, short
-from compact.replay.plots import Line, lines, thinned
-from compact.replay.report import COLUMNS, described, findings
+from compact.replay.plots import PlotLine, line_plot, thin_out
+from compact.replay.report import COLUMNS, findings, report_value
 from compact.replay.svg import Box, labels, ticks
-from compact.replay.table import parts
-from compact.replay.tune import Reason, Tuned, Verdict
+from compact.replay.table import report_parts
+from compact.replay.tune import Reason, TuningResult, Verdict
 from compact.testing import chat
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,14 +134,14 @@ def test_a_moment_says_what_was_lost_where_and_what_stood_there_instead(lab: Lab
     article = made[made.index('<article id="moment-1">') :].partition("</article>")[0]
     fact, at, _ = worst.moment.lost[0]
     assert f"<mark>{fact}</mark>" in article
-    assert f"last said in message {at}" in article
+    assert f"last in message {at}" in article
     assert f'<mark title="message {at}">u</mark>' in article
     assert "COMPACT-SUMMARY" in article
     assert f"Of {worst.moment.before:,} tokens {worst.moment.after:,} were sent" in article
 
 
 def test_numbers_of_the_page_are_those_of_the_json(lab: Lab, made: str) -> None:
-    report = json.loads(json.dumps(described(lab, summed(lab))))
+    report = json.loads(json.dumps(report_value(lab, summed(lab))))
     assert {trial.name: trial.fingerprint for trial in lab.trials} == report["fingerprints"]
     assert "25%" == report["setting"]["window"]
     rows = Elements(made).rows
@@ -215,7 +215,7 @@ def test_in_a_browser(made: str, tmp_path: Path) -> None:
 def test_the_tables_fit_the_terminal(lab: Lab, width: int) -> None:
     screen = Console(file=StringIO(), width=width, highlight=False, markup=False)
     comparison = summed(lab)
-    for part in parts(comparison, SETTING, width, by_source=True):
+    for part in report_parts(comparison, SETTING, width, by_source=True):
         screen.print(part)
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     rows = text.splitlines()
@@ -245,16 +245,16 @@ FINE = {"conversations": 4, "calls": 20, "sent": 9000, "cached": 100, "needs": 5
         ),
         ({"dearer": 1}, "warn", r"it costs more than it saves in 1 of 4 conversations \(1 in a\), .* saves \$1.00"),
         ({"over": 2}, "bad", r"2 of 20 requests were over the window.*\(2 in a\)"),
-        ({"refused": 1}, "warn", "at 1 of 20 calls nothing could be made to fit"),
+        ({"refused": 1}, "warn", "at 1 of 20 calls no plan fitted the budget"),
         ({"invalid": 1}, "bad", "1 list would be refused"),
         ({"failed": 2}, "bad", "2 of 6 conversations could not be replayed"),
-        ({"folds": 4, "loops": 3}, "warn", "3 of 4 folds came right after a fold"),
-        ({"folds": 4, "fallbacks": 1}, "warn", "in 1 of 4 folds the summary failed"),
+        ({"folds": 4, "loops": 3}, "warn", "3 of 4 compactions followed another one at once"),
+        ({"folds": 4, "fallbacks": 1}, "warn", "in 1 of 4 compactions the summary failed"),
         ({"cost": None, "untouched_cost": None}, "warn", "The price of gpt-4o is not known"),
-        ({"cost": None}, "warn", "What the summarizer of p costs is not known"),
+        ({"cost": None}, "warn", "The price of the summarizer of p is not known"),
         ({"untouched_over": 7}, "note", "Untouched, 7 of 20 requests would have been over the window"),
         ({"cached": 0}, "note", "Nothing was found in the provider's cache"),
-        ({"needs": 0}, "note", "no fidelity to speak of"),
+        ({"needs": 0}, "note", "fidelity cannot be measured"),
     ],
 )
 def test_findings(changes: dict[str, Any], kind: str, said: str) -> None:
@@ -304,14 +304,14 @@ def test_labels_lie_on_nothing(places: list[tuple[float, float]]) -> None:
     paper = Box(52, 14, 970, 330)
     boxes = labels(places, [f"policy-{n}" for n in range(len(places))], paper, [(60.0, 344.0), places[0]])
     for number, box in enumerate(boxes):
-        assert paper.holds(box)
-        assert not any(box.meets(other) for other in boxes[:number])
-        assert not any(box.meets(Box(x - 6, y - 6, 12, 12)) for x, y in places)
+        assert paper.contains(box)
+        assert not any(box.intersects(other) for other in boxes[:number])
+        assert not any(box.intersects(Box(x - 6, y - 6, 12, 12)) for x, y in places)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=400), st.integers(4, 50))
 def test_thinning_keeps_the_peaks(values: list[int], most: int) -> None:
-    kept = thinned(values, most)
+    kept = thin_out(values, most)
     assert all(values[place] == value for place, value in kept)
     assert kept == sorted(kept)
     assert {0, len(values) - 1, values.index(max(values)), values.index(min(values))} <= {place for place, _ in kept}
@@ -319,9 +319,9 @@ def test_thinning_keeps_the_peaks(values: list[int], most: int) -> None:
 
 
 def test_a_plot_says_what_it_shows() -> None:
-    drawn = [Line("untouched", [900, 5000, 90_000]), Line("<p>", [900, 3000, 1000], [2], 0)]
-    text = lines(drawn, 4000, short, wide=True, title="t")
-    assert "<title>&lt;p&gt;, call 3: 1,000 tokens after a fold</title>" in text
+    drawn = [PlotLine("untouched", [900, 5000, 90_000]), PlotLine("<p>", [900, 3000, 1000], [2], 0)]
+    text = line_plot(drawn, 4000, short, wide=True, title="t")
+    assert "<title>&lt;p&gt;, call 3: 1,000 tokens after a compaction</title>" in text
     assert "the window, 4,000 tokens" in text
     assert "untouched 90k ↑" in text  # it leaves the paper, and says how far
     assert 1 == text.count('class="mark c0"')
@@ -348,7 +348,7 @@ def test_replay_writes_a_report_and_takes_up_what_is_known() -> None:
     Path("foreign.json").write_text('{"a": 1}')
     command = ("replay", "chat.json", "foreign.json", "--window", "50%", "--model", "gpt-4o", "--out", "out")
     first = cli(*command)
-    assert "passed over: foreign.json" in first.stderr
+    assert "skipped: foreign.json" in first.stderr
     assert "wrote out/report.html, out/report.json" in first.stderr
     assert {"report.html", "report.json", "results.jsonl"} == {file.name for file in Path("out").iterdir()}
     report = json.loads(Path("out/report.json").read_text())
@@ -380,7 +380,7 @@ def test_cache_prices_change_the_bill() -> None:
         (["replay", "chat.json", "--policy", "none.yaml"], 1, "none.yaml: cannot be read"),
         (["replay", "chat.json", "--cache-write", "2"], 2, "--cache-write needs --cache-read"),
         (["replay", "chat.json", "--address", "auto"], 2, "add --engine ray"),
-        (["tune", "chat.json", "-o", "chat.json"], 1, "chat.json is there already; --force writes over it"),
+        (["tune", "chat.json", "-o", "chat.json"], 1, "chat.json exists; overwrite it with --force"),
     ],
 )
 def test_what_was_given_wrongly_is_said(arguments: list[str], code: int, said: str) -> None:
@@ -394,17 +394,17 @@ def test_what_tune_found_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     trials = Trial("start", CompactConfig()), Trial("tuned", CompactConfig().changed(trigger_pct=0.5))
     reason = Reason("trigger_pct", 0.5, 0.85, -0.2, 0.1)
     verdicts = Verdict("training", start, start), [Verdict("shop", start, chosen)]
-    tuned = Tuned(*trials, {"trigger_pct": 0.5}, [reason], *verdicts)
+    tuned = TuningResult(*trials, {"trigger_pct": 0.5}, [reason], *verdicts)
     _show_tuned(tuned)
     shown = capsys.readouterr().out
     assert re.search(r"^shop +start .*\n +tuned +4 +0 +\$0\.5000", shown, re.M)
     assert "trigger_pct: 0.5 (with 0.85: 20.0% dearer, fidelity +0.100)" in shown
     assert "shop: not better" in shown
-    told = _tuned(tuned)
+    told = _tuning_value(tuned)
     assert [("shop", False, 0.5)] == [(one["source"], one["better"], one["tuned"]["cost"]) for one in told["held"]]
-    _show_tuned(Tuned(*trials, {}, [], verdicts[0], []))
+    _show_tuned(TuningResult(*trials, {}, [], verdicts[0], []))
     shown = capsys.readouterr().out
-    assert "Nothing was better than the start" in shown
+    assert "No policy was better than the start" in shown
     assert "too few conversations to hold any back" in shown
 
 

@@ -59,7 +59,7 @@ def test_on_ray_all_is_as_it_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyP
     *rest, deadly = there["results"]
     assert 12 == len(rest)
     assert expected == rest
-    assert {"its process died 3 times; it may need more memory than there is"} == {one["error"] for one in deadly}
+    assert {"its process died 3 times; it may need more memory than is free"} == {one["error"] for one in deadly}
     assert (1, False, []) == (there["killed"], there["connected"], there["left"])
     assert [] == list(home.iterdir())
 
@@ -75,7 +75,7 @@ def on_a_cluster(logs: str) -> None:
     before = os.environ["PYTHONPATH"]
 
     def kill_one(done: int, known: int) -> None:
-        working = [pid for pid, title in descendants().items() if title.startswith("ray::_work")]
+        working = [pid for pid, title in descendants().items() if title.startswith("ray::_run_remote")]
         if working and not killed:
             os.kill(working[0], signal.SIGKILL)
             killed.append(working[0])

@@ -13,9 +13,9 @@ from compact import CompactConfig
 from compact.errors import ConfigError
 from compact.importers import Conversation
 from compact.replay import Setting, Window
-from compact.replay.config_writer import chosen_file
-from compact.replay.search_space import described, draw, neighbours
-from compact.replay.tune import Tuned, tune
+from compact.replay.config_writer import config_text
+from compact.replay.search_space import changed_fields, draw, neighbours
+from compact.replay.tune import TuningResult, tune
 
 WASTEFUL = CompactConfig().changed(layout="in_place", trigger_pct=0.8)
 """Has nothing to fold where there are no tools, and so sends what no provider takes."""
@@ -42,16 +42,16 @@ def _talk(seed: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def tuned() -> Tuned:
+def tuned() -> TuningResult:
     return search([conversation(n) for n in range(3)], candidates=3)
 
 
-def search(conversations: Sequence[Conversation], **options: Any) -> Tuned:
+def search(conversations: Sequence[Conversation], **options: Any) -> TuningResult:
     return tune(conversations, SETTING, **{"start": WASTEFUL, "candidates": 4, **options})
 
 
 @pytest.mark.slow
-def test_a_better_policy_is_found_and_is_better_on_what_was_held_back(tuned: Tuned) -> None:
+def test_a_better_policy_is_found_and_is_better_on_what_was_held_back(tuned: TuningResult) -> None:
     assert tuned.found
     assert tuned.trained.better
     (held,) = tuned.held
@@ -61,9 +61,9 @@ def test_a_better_policy_is_found_and_is_better_on_what_was_held_back(tuned: Tun
 
 
 @pytest.mark.slow
-def test_the_file_holds_what_was_chosen_with_reasons(tuned: Tuned, tmp_path: Path) -> None:
+def test_the_file_holds_what_was_chosen_with_reasons(tuned: TuningResult, tmp_path: Path) -> None:
     file = tmp_path / "compact.yaml"
-    file.write_text(text := chosen_file(tuned, SETTING))
+    file.write_text(text := config_text(tuned, SETTING))
     assert CompactConfig.load(file) == tuned.chosen.config
     for reason in tuned.reasons:
         assert f"  # {reason}\n  {reason.name}: " in text
@@ -72,13 +72,13 @@ def test_the_file_holds_what_was_chosen_with_reasons(tuned: Tuned, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_file(tuned: Tuned) -> None:
+def test_the_same_seed_gives_the_same_file(tuned: TuningResult) -> None:
     again = search([conversation(n) for n in range(3)], candidates=3)
-    assert chosen_file(again, SETTING) == chosen_file(tuned, SETTING)
+    assert config_text(again, SETTING) == config_text(tuned, SETTING)
 
 
 @pytest.mark.slow
-def test_every_reason_is_a_difference(tuned: Tuned) -> None:
+def test_every_reason_is_a_difference(tuned: TuningResult) -> None:
     """A field that changes nothing is not in the file."""
     assert {reason.name for reason in tuned.reasons} == set(tuned.changes) - {"layout"}
     assert all(reason.cheaper or reason.kept for reason in tuned.reasons)
@@ -90,8 +90,8 @@ def test_where_nothing_is_better_the_start_is_kept_and_the_file_says_so(tmp_path
     wide = Setting(Window(tokens=200_000), model="gpt-4o")
     found = tune([conversation(n, turns=4) for n in range(3)], wide, start=WASTEFUL, candidates=3)
     assert not found.found
-    text = chosen_file(found, wide)
-    assert "None was better than what the search started from" in text
+    text = config_text(found, wide)
+    assert "None was better than the start of the search" in text
     (tmp_path / "compact.yaml").write_text(text)
     assert CompactConfig.load(tmp_path / "compact.yaml") == WASTEFUL
     assert "the same on" in str(found.held[0])
@@ -101,7 +101,7 @@ def test_where_nothing_is_better_the_start_is_kept_and_the_file_says_so(tmp_path
 def test_one_conversation_leaves_none_to_hold_back() -> None:
     found = search([conversation(0, turns=10)], candidates=2)
     assert not found.held
-    assert "too few conversations to hold any back" in chosen_file(found, SETTING)
+    assert "too few conversations to hold any back" in config_text(found, SETTING)
 
 
 def test_without_a_price_nothing_can_be_said_of_cost() -> None:
@@ -118,7 +118,7 @@ def test_every_candidate_and_every_neighbour_is_a_valid_policy() -> None:
     random = Random(7)
     for _ in range(15):
         changes = draw(random)
-        assert described(CompactConfig().changed(**changes), changes) == {}
+        assert changed_fields(CompactConfig().changed(**changes), changes) == {}
         for near in neighbours(changes):
             CompactConfig().changed(**near)
             assert sum(near[name] != changes[name] for name in changes) == 1

@@ -1,6 +1,6 @@
-"""`python -m compact`.
+"""The entry point of `python -m compact`.
 
-Owns: nothing but the call. Must never: do anything when it is imported.
+Owns: the call of `cli.main`. Must never: do anything when it is imported.
 """
 
 from .cli import main

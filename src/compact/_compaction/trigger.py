@@ -1,6 +1,6 @@
 """Whether a compaction is due.
 
-Owns: `Counters`, `Decision` and `decide`. Must never: look at messages; it sees only sums.
+Owns: `Counters`, `Decision`, `decide` and `least_tokens_due`. Must never: look at messages; it sees only sums.
 
 - Every threshold fires at ≥. Any one of them is enough, and each that fired is named.
 - Message and turn counters count since the last compaction, or a conversation of user messages alone would be
@@ -16,7 +16,7 @@ from ..config.limits import Limits
 from ..config.sections import Policy
 from .layouts import layout_of
 
-__all__ = ["Counters", "Decision", "decide"]
+__all__ = ["Counters", "Decision", "decide", "least_tokens_due"]
 
 
 class Counters(NamedTuple):
@@ -60,3 +60,13 @@ def decide(usage: Usage, counters: Counters, policy: Policy, limits: Limits, *, 
     if counters.rounds > policy.window_rounds and layout_of(policy).counts_rounds:
         reasons.append("window_rounds")
     return Decision(tuple(reasons), usage, limits.window, line)
+
+
+def least_tokens_due(policy: Policy, limits: Limits) -> int:
+    """The fewest tokens at which `decide` can find a compaction due, or one is prepared in the background.
+
+    0 when a threshold counts messages, turns or rounds: such a compaction may be due at any size.
+    """
+    if policy.message_threshold or policy.turn_threshold or layout_of(policy).counts_rounds:
+        return 0
+    return min(limits.trigger, limits.prepare or limits.trigger)

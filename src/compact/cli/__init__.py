@@ -1,19 +1,19 @@
 """The command line: `compact …`, and `python -m compact …`.
 
-Owns: the way in. Must never: do what the library cannot: every command is a few lines around a public verb.
+Owns: `main`. Must never: import a command's dependencies before `main` is called.
 
-    _app      the program: options that mean the same everywhere, errors, exit codes
-    _screen   how things are shown
-    _input    conversations read from a file or a pipe, and written to one
-    _count    count
-    _plan     plan
-    _fold     run, undo, redo, redact          what changes a list
-    _past     sessions, restore, diff, recall, verify, prune     over the archive (_kept: its folds and the laws)
-    _lab      replay, tune                     the replay lab (_runs: what both share)
-    _setup    config
-    _doctor   doctor                           (_installed: packages and variables)
-    _serve    view, proxy, mcp
-    _commands puts them together
+    app             the program: shared options, errors, exit codes
+    output          tables, text, JSON and progress on the terminal
+    input           reading conversations from files and pipes, and writing lists
+    count           count
+    plan            plan
+    compact_list    run, undo, redo, redact
+    archive         sessions, restore, diff, recall, verify, forget, prune     (archive_overview: sessions, invariants)
+    replay          replay, tune                                               (replay_options: their options)
+    servers         view, proxy, mcp                                           (mcp_server: the server behind mcp)
+    doctor          doctor                                                     (installed: packages and variables)
+    configuration   config, config init
+    commands        imports all of them
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run a command."""
-    # Whoever starts a program may have closed its streams; then nothing is read, and what is written goes nowhere.
+    """Run the command line."""
+    # A program may be started with closed streams: then reading gives nothing, and output is discarded.
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - open until the end
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
         from .commands import app
-        from .output import tell_warnings
+        from .output import report_warnings
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit('compact: the command line needs the extra "cli". Install "agent-compact[cli]".')
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that knows no "…" shows "?"
-    tell_warnings()
+            stream.reconfigure(errors="replace")  # a terminal without "…" shows "?"
+    report_warnings()
     app()

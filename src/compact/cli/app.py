@@ -1,6 +1,6 @@
-"""What all commands share: the program, its exit codes, and options that mean the same everywhere.
+"""What all commands share: the program, its exit codes, the options that several commands have.
 
-Owns: `app`, how an error is told, and which configuration a command runs with. Must never: know a command.
+Owns: `app`, how errors are printed, and the configuration of a command. Must never: know a command.
 """
 
 from __future__ import annotations
@@ -26,69 +26,58 @@ if TYPE_CHECKING:
     from .._engine.manager import CompactManager
 
 __all__ = [
-    "EXIT_CODES",
-    "PROBLEM",
-    "AllRows",
-    "ArchivePath",
-    "AsJson",
-    "ConfigFile",
-    "ModelName",
-    "SessionId",
-    "Settings",
-    "Step",
-    "Window",
-    "app",
-    "archive_manager",
-    "configured",
-    "given",
-]
+    "EXIT_CODES", "PROBLEM", "AllRows", "ArchivePath", "AsJson", "ConfigFile", "ModelName", "Overwrite", "SessionId",
+    "Settings", "Step", "Window", "app", "archive_manager", "load_config", "option_values",
+]  # fmt: skip
 
 PROBLEM = 3
 EXIT_CODES = {
-    0: "done",
-    1: "it could not be done; one sentence on stderr says why",
-    2: "the command was given wrongly",
-    PROBLEM: "it looked and found a problem: `verify`, `doctor`, and `--check` of `count` and `plan`",
+    0: "success",
+    1: "failure; one sentence on stderr gives the reason",
+    2: "usage error: wrong options or arguments",
+    PROBLEM: "a check found a problem: `verify`, `doctor`, and `--check` of `count` and `plan`",
     130: "interrupted",
 }
-"""What a command's end means. A reader that closes the pipe early (`| head`) is no error."""
+"""The exit codes. A reader that closes the pipe early (`| head`) is not an error."""
 
 
 class Commands(TyperGroup):
-    """A group whose errors are one plain sentence on stderr."""
+    """A group that prints an error as one sentence on stderr."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command, and end the process with its exit code."""
+        """Run a command, and exit with its exit code."""
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False}) or 0
         except OSError as error:
             if isinstance(error, CompactError):
                 raise
             where = error.filename or "standard input or output"
-            code = _failed(f"{where} cannot be read or written ({error.strerror or error}); check its name and rights")
+            code = _print_error(
+                f"{where} cannot be read or written ({error.strerror or error}); check its name and permissions"
+            )
         except CompactError as error:
-            # The library speaks of its verbs; here they are commands.
+            # Errors of the library name its methods; here they are commands.
             text = str(error).replace(" list()", " sessions()")
-            code = _failed(re.sub(r"\b(sessions|verify|restore|undo|redo)\(\)", r"`compact \1`", text))
-        except Exception as error:  # a class of click's, which lies elsewhere in each release of typer
+            code = _print_error(re.sub(r"\b(sessions|verify|restore|undo|redo)\(\)", r"`compact \1`", text))
+        except Exception as error:  # a class of click, whose module differs between releases of typer
             if not hasattr(error, "format_message"):
                 raise
-            code = _failed(_misused(error), getattr(error, "exit_code", 2))
+            code = _print_error(_usage_error(error), getattr(error, "exit_code", 2))
         except SystemExit as end:
-            code = 0 if end.code == 1 else end.code  # with 1 the library of the help ends when nobody reads it
-        with _readers_may_leave():
+            code = 0 if end.code == 1 else end.code  # rich exits with 1 when the pipe of the help is closed
+        with _ignore_broken_pipe():
             sys.stdout.flush()
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command whose output may be read only in part."""
-        with _readers_may_leave():
+        """Run a command; its output may be a pipe that is closed early."""
+        with _ignore_broken_pipe():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _readers_may_leave() -> Iterator[None]:
-    """Once nobody reads any more, what is still held for stdout goes nowhere, and nothing is said."""
+def _ignore_broken_pipe() -> Iterator[None]:
+    """Discard the rest of the output without an error when its pipe is closed."""
     try:
         yield
     except BrokenPipeError:
@@ -99,7 +88,7 @@ def _readers_may_leave() -> Iterator[None]:
 app = typer.Typer(
     name="compact",
     cls=Commands,
-    help="Keeps an agent's conversation inside its model's window, and everything that matters in it.",
+    help="Keep an agent's conversation within its model's context window, without losing what matters in it.",
     epilog="Exit codes: " + "; ".join(f"{code} {meaning.split(';')[0]}" for code, meaning in EXIT_CODES.items()) + ".",
     invoke_without_command=True,
     add_completion=True,
@@ -110,7 +99,7 @@ app = typer.Typer(
 @app.callback()
 def _root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
 ) -> None:
     if version:
         from .. import __version__
@@ -120,15 +109,15 @@ def _root(
         typer.echo(context.get_help())
 
 
-def _misused(error: Any) -> str:
-    """What was wrong with a command line, and where to read how it is meant."""
+def _usage_error(error: Any) -> str:
+    """The text of a usage error, with the command for its help."""
     text = " ".join(error.format_message().split()).removeprefix("Invalid value: ").rstrip(".")
     context = getattr(error, "ctx", None)
     stop = "" if text.endswith("?") else "."
     return f"{text}{stop} See `{context.command_path} --help`." if context is not None else text
 
 
-def _failed(text: str, code: int = 1) -> int:
+def _print_error(text: str, code: int = 1) -> int:
     typer.echo(f"compact: {printable(text)}", err=True)
     return code
 
@@ -136,8 +125,8 @@ def _failed(text: str, code: int = 1) -> int:
 # Options
 
 
-def _sessions(incomplete: str) -> list[str]:
-    """Ids of the archive in the working directory, for the shell."""
+def complete_sessions(incomplete: str) -> list[str]:
+    """Session ids of the archive in the working directory, for shell completion."""
     try:
         with archive_manager() as manager:
             return [name for name in manager.sessions() if name.startswith(incomplete)]
@@ -147,37 +136,42 @@ def _sessions(incomplete: str) -> list[str]:
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="A compact.yaml or .json; without it, the one in the working directory."),
+    typer.Option("--config", "-c", help="Read this configuration file (default: compact.yaml or .json here)."),
 ]
 ArchivePath = Annotated[
-    Path | None, typer.Option("--path", help="The folder of the archive, instead of the configured storage.path.")
+    Path | None, typer.Option("--path", help="Use the archive in this folder (default: the configured storage.path).")
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting for this run, such as policy.trigger_pct=0.5."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Change a setting for this run, such as policy.trigger_pct=0.5."),
 ]
 ModelName = Annotated[
-    str | None, typer.Option("--model", "-m", help="The model; without it, the configured one, or the log's own.")
+    str | None, typer.Option("--model", "-m", help="Use this model (default: the configured one, or the log's).")
 ]
 Window = Annotated[
-    int | None, typer.Option("--window", "-w", min=1, help="Its window in tokens; without it, what is known of it.")
+    int | None, typer.Option("--window", "-w", min=1, help="Use a window of this many tokens (default: the model's).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
-AllRows = Annotated[bool, typer.Option("--all", "-a", help="Every message on a line of its own.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Overwrite = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+AllRows = Annotated[bool, typer.Option("--all", "-a", help="Show every message on its own line.")]
 SessionId = Annotated[
     str,
     typer.Argument(
-        metavar="SESSION", help="A session of the archive; `compact sessions` lists them.", autocompletion=_sessions
+        metavar="SESSION", help="The id of a session; `compact sessions` lists them.", autocompletion=complete_sessions
     ),
 ]
-Step = Annotated[int | None, typer.Option("--step", "-n", min=1, help="The fold's number; without it, the newest.")]
+Step = Annotated[
+    int | None, typer.Option("--step", "-n", min=1, help="Number of the compaction (default: the newest).")
+]
 
 
 # The configuration
 
 
-def given(settings: Sequence[str] | None, model: str | None = None, window: int | None = None) -> dict[str, Any]:
-    """What options set, by dotted names."""
+def option_values(
+    settings: Sequence[str] | None, model: str | None = None, window: int | None = None
+) -> dict[str, Any]:
+    """The settings that options change, by dotted names."""
     values: dict[str, Any] = {}
     for setting in settings or ():
         import yaml  # here, because most runs set nothing
@@ -196,8 +190,8 @@ def given(settings: Sequence[str] | None, model: str | None = None, window: int 
     return values
 
 
-def configured(file: Path | None, options: dict[str, Any] | None = None, path: Path | None = None) -> CompactConfig:
-    """The configuration, with what options set over it."""
+def load_config(file: Path | None, options: dict[str, Any] | None = None, path: Path | None = None) -> CompactConfig:
+    """Load the configuration, and apply the settings of options."""
     config = CompactConfig.load(file)
     if path is not None:
         config = config.changed(storage={"adapter": "fs", "path": str(path)})
@@ -215,10 +209,10 @@ def configured(file: Path | None, options: dict[str, Any] | None = None, path: P
 
 
 def archive_manager(file: Path | None = None, path: Path | None = None) -> CompactManager:
-    """A manager for looking back. No model is asked, so none need be there; a folder that is named must be."""
+    """A manager for reading the archive, which needs no model. A folder that is named must exist."""
     from .._engine.manager import CompactManager
     from ..summarizers import offline_summarizer
 
     if path is not None and not path.is_dir():
-        raise ArchiveError(f"{path} is no folder; --path names the folder of an archive, such as .compact/archive")
-    return CompactManager(configured(file, path=path), summarizer=offline_summarizer())
+        raise ArchiveError(f"{path} is not a folder; --path names the folder of an archive, such as .compact/archive")
+    return CompactManager(load_config(file, path=path), summarizer=offline_summarizer())

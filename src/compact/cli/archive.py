@@ -1,7 +1,6 @@
-"""Looking back: what the archive holds, what folds did, and whether all of it is as it was written.
+"""The commands over the archive: `sessions`, `restore`, `diff`, `recall`, `verify`, `forget` and `prune`.
 
-Owns: `sessions`, `restore`, `diff`, `recall`, `verify`, `forget` and `prune`. Must never: fold, or delete anything but
-with the last two.
+Owns: these commands. Must never: compact, or delete anything except with `forget` and `prune`.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ArchiveError, CompactError
-from .app import PROBLEM, ArchivePath, AsJson, ConfigFile, SessionId, Step, _sessions, app, archive_manager
+from .app import PROBLEM, ArchivePath, AsJson, ConfigFile, SessionId, Step, app, archive_manager, complete_sessions
 from .compact_list import ListForm
-from .input import Form, OutputFile, without_secrets, write_list
-from .output import counted, one_line, printable, say, show, show_json, table, watched
+from .input import Form, OutputFile, redaction_note, write_list
+from .output import one_line, plural, printable, report, show, show_json, table, with_progress
 
 if TYPE_CHECKING:
     from .._archive.archive import Archive
@@ -29,20 +28,20 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be deleted, and delete nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")]
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @app.command()
 def sessions(as_json: AsJson = False, config: ConfigFile = None, path: ArchivePath = None) -> None:
-    """List the sessions of the archive: their folds, what these saved, and when something was last written.
+    """List the sessions of the archive with their compactions, the tokens saved, and the time of the last write.
 
     Example:  compact sessions
     """
     from .._archive.overview import session_overview
 
     with _archive(config, path) as (_, archive):
-        found = [session_overview(archive, place) for place in watched(archive.places(), "reading")]
+        found = [session_overview(archive, place) for place in with_progress(archive.places(), "reading")]
     found.sort(key=lambda one: -(one.last or 0))
     if as_json:
         show_json([asdict(one) for one in found])
@@ -54,7 +53,7 @@ def sessions(as_json: AsJson = False, config: ConfigFile = None, path: ArchivePa
     saved = sum(one.saved for one in found)
     if found:
         show(rows, "")
-    show(f"{counted(len(found), 'session')}, {saved:,} tokens saved")
+    show(f"{plural(len(found), 'session')}, {saved:,} tokens saved")
 
 
 def _when(time: float | None) -> str:
@@ -70,23 +69,23 @@ def restore(
     config: ConfigFile = None,
     path: ArchivePath = None,
 ) -> None:
-    """Write the messages as they were before a fold. It only reads: to go back to them, use `undo`.
+    """Write the messages as they were before a compaction. Changes nothing; `undo` goes back to them.
 
     Example:  compact restore chat --step 1 -o before.json
     """
     with _archive(config, path, session) as (manager, _):
         messages = manager.restore(session, step)
     if not messages:
-        raise ArchiveError(f"no message of session {session!r} is left there; verify() tells what is damaged")
+        raise ArchiveError(f"no message of session {session!r} is left there; verify() shows what is damaged")
     write_list(messages, form or Form.JSON, output)
-    say(f"{counted(len(messages), 'message')} of session {session!r}{without_secrets(messages)}")
+    report(f"{plural(len(messages), 'message')} of session {session!r}{redaction_note(messages)}")
 
 
 @app.command()
 def diff(
     session: SessionId, step: Step = None, as_json: AsJson = False, config: ConfigFile = None, path: ArchivePath = None
 ) -> None:
-    """Show what a fold did: what stayed, what went (-), what was shortened (~), and what came instead (+).
+    """Show what a compaction did: messages that stayed, were removed (-), shortened (~) or added (+).
 
     Example:  compact diff chat
     """
@@ -99,21 +98,28 @@ def diff(
         return
     styles = {"-": "red", "+": "green", "~": "yellow"}
     for line in printable(str(found)).splitlines():
-        # What was written is to be read whole; of all else the beginning tells enough.
+        # Added messages are shown in full; of all others the beginning is enough.
         show(Text(line, styles.get(line[:1], "")), cut=not line.startswith("+"))
 
 
 @app.command()
 def recall(
     session: SessionId,
-    words: Annotated[list[str] | None, typer.Argument(help="Words as they were probably written.")] = None,
-    cite: Annotated[str | None, typer.Option("--cite", help="What a summary cites: '#12', '#12-18', a line.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Messages at most. [5; 1,000 for --cite]")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(help="Words to search for, as they were probably written.")
+    ] = None,
+    cite: Annotated[
+        str | None, typer.Option("--cite", help="Look up a citation of a summary: '#12', '#12-18', a line.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Show at most this many messages (default: 5; 1,000 for --cite)."),
+    ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     path: ArchivePath = None,
 ) -> None:
-    """Find messages that were folded: by words, best first, or by what a summary cites.
+    """Find compacted messages by words, best first, or by a citation of a summary.
 
     Example:  compact recall chat credit note
     """
@@ -124,13 +130,13 @@ def recall(
     with _archive(config, path, session) as (manager, _):
         found = manager.recall(session, " ".join(words or ()), cite=cite, limit=limit)
     if not found:
-        raise CompactError(f"nothing that session {session!r} folded answers that; try fewer or other words")
+        raise CompactError(f"no compacted message of session {session!r} matches; try fewer or other words")
     if as_json:
         show_json([asdict(one) for one in found])
         return
     for one in found:
         show(
-            Text(f"{one.cite} {one.role}, folded in step {one.step}", "bold"),
+            Text(f"{one.cite} {one.role}, compaction {one.step}", "bold"),
             printable(one.text if cite is not None else one.snippet),
             "",
         )
@@ -140,19 +146,19 @@ def recall(
 def verify(
     sessions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SESSION…", help="Sessions; without any, all of them.", autocompletion=_sessions),
+        typer.Argument(metavar="SESSION…", help="Session ids (default: all).", autocompletion=complete_sessions),
     ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     path: ArchivePath = None,
 ) -> None:
-    """Check the archive: every file against the hashes that were written of it, every fold against laws and model.
+    """Check the archive: every file against its recorded hashes, every compaction against the invariants and the model.
 
     Example:  compact verify
     """
     found: list[dict[str, Any]] = []
     with _archive(config, path) as (manager, archive):
-        for name, place in watched(list(_named(archive, sessions)), "checking"):
+        for name, place in with_progress(list(_named(archive, sessions)), "checking"):
             if archive.place(name) != place:
                 continue  # its id held a secret, so it cannot be named
             audit = manager.verify(name)
@@ -167,7 +173,7 @@ def verify(
 
 
 def _named(archive: Archive, sessions: list[str] | None) -> Iterator[tuple[str, str]]:
-    """The sessions to look at, and where each is kept."""
+    """The sessions to check, and where each is stored."""
     for name in sessions or ():
         yield name, archive.place(name)
     for place in () if sessions else archive.places():
@@ -185,13 +191,13 @@ def _show_audits(found: list[dict[str, Any]], unnamed: int) -> None:
     if found:
         show(rows, "")
     for one in found:
-        notes = [f"step {step} was begun and not completed" for step in one["unfinished"]]
-        notes += [f"{key} is named by no event and no record" for key in one["unwitnessed"]] + [*one["torn"]]
+        notes = [f"compaction {step} was not completed" for step in one["unfinished"]]
+        notes += [f"no event and no record names {key}" for key in one["unwitnessed"]] + [*one["torn"]]
         show(*(f"{one_line(one['session_id'])}: {printable(problem)}" for problem in one["problems"]))
         show(*(f"{one_line(one['session_id'])}: note: {printable(note)}" for note in notes))
     bad = sum(not one["ok"] for one in found)
-    left = f"; {unnamed:,} could not be named and were not looked at" if unnamed > 0 else ""
-    show(f"{counted(len(found), 'session')}: {len(found) - bad:,} as they were written, {bad:,} not{left}")
+    left = f"; {unnamed:,} could not be named and were not checked" if unnamed > 0 else ""
+    show(f"{plural(len(found), 'session')}: {len(found) - bad:,} ok, {bad:,} with problems{left}")
 
 
 @app.command()
@@ -202,7 +208,7 @@ def forget(
     config: ConfigFile = None,
     path: ArchivePath = None,
 ) -> None:
-    """Delete, for good, all that is kept of one session: every transcript, summary and event. Says what it deleted.
+    """Delete all data of one session permanently: every transcript, summary and event. Prints what it deleted.
 
     Example:  compact forget chat --dry-run
     """
@@ -220,14 +226,14 @@ def forget(
 @app.command()
 def prune(
     older_than: Annotated[
-        str, typer.Option("--older-than", help="Age in minutes, hours, days or weeks: 90m, 12h, 30d, 8w.")
+        str, typer.Option("--older-than", help="Delete sessions older than this: 90m, 12h, 30d or 8w.")
     ],
     dry_run: DryRun = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     path: ArchivePath = None,
 ) -> None:
-    """Delete, for good, every session to which nothing was written for so long. Says what it deleted.
+    """Delete every session permanently that was not written to for a time. Prints what it deleted.
 
     Example:  compact prune --older-than 30d --dry-run
     """
@@ -252,7 +258,7 @@ def _deleted(forgotten: Forgotten, *, dry_run: bool) -> str:
 def _age(text: str) -> timedelta:
     match = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip().lower())
     if not match or not int(match[1]):
-        raise typer.BadParameter(f"{text!r} is no age; write a number and m, h, d or w, such as 30d")
+        raise typer.BadParameter(f"{text!r} is not an age; write a number and m, h, d or w, such as 30d")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 

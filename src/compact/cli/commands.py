@@ -1,6 +1,6 @@
-"""All commands, in the order in which the help lists them.
+"""Imports the modules of all commands, in the order in which the help lists them.
 
-Owns: the list of the modules that hold them. Must never: hold a command itself.
+Owns: that order. Must never: define a command.
 """
 # ruff: noqa: I001 - the order is the help's
 

@@ -1,6 +1,7 @@
-"""What conversations weigh.
+"""The command `count`: tokens of conversations.
 
-Owns: `count`, and how a conversation is weighed. Must never: change or store anything, or hold many conversations.
+Owns: `count`, and `count_conversation`, which other commands use. Must never: change or store anything, or keep the
+messages of many conversations.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import PROBLEM, AllRows, AsJson, ConfigFile, ModelName, Settings, Window, app, given
-from .input import ConversationId, LogFormat, no_such_conversation, recorded_in, suited, tell_notes
-from .output import bar, counted, one_line, show, show_json, table, watched
+from .app import PROBLEM, AllRows, AsJson, ConfigFile, ModelName, Settings, Window, app, option_values
+from .input import ConversationId, LogFormat, config_for, no_such_conversation, read_conversations, report_notes
+from .output import bar, one_line, plural, show, show_json, table, with_progress
 
 if TYPE_CHECKING:
     from .._conversation.message import Message
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
     from ..config import CompactConfig
     from ..importers import Conversation
 
-__all__ = ["Weighed", "weigh"]
+__all__ = ["CountedConversation", "count_conversation"]
 
 _LARGEST = 20
-"""Messages that `count` shows unless it is asked for all."""
+"""Messages that `count` shows without `--all`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """What a conversation weighs, as counted; `margin` is the share by which the provider's number may be higher."""
+class CountedConversation:
+    """Tokens of a conversation, as counted; `margin` is the share by which the provider's number may be higher."""
 
     messages: list[Message]
-    tokens: list[int]
+    tokens: tuple[int, ...]
     usage: Usage
     window: int
     model: str
@@ -40,31 +41,31 @@ class Weighed:
 
     @property
     def total(self) -> int:
-        """Tokens of the whole request, the margin included: what is compared with the window."""
+        """Tokens of the whole request with the margin: the number that is compared with the window."""
         return self.usage.scaled(1 + self.margin).total
 
 
-def weigh(conversation: Conversation, config: CompactConfig) -> Weighed:
+def count_conversation(conversation: Conversation, config: CompactConfig) -> CountedConversation:
     """Count a conversation."""
-    from .._conversation.tokens import REPLY_PRIMER, Usage, counter_for
-    from .._conversation.tool_schemas import tools_tokens
-    from .._session.entries import Reader
+    from .._conversation.tokens import Usage
+    from ..replay.recording import Recording
 
-    tally = counter_for(config.counter, config.model)
-    reader = Reader("auto", tally, None)
-    reader.settle(conversation.messages, conversation.tools)
-    messages = [reader.message(raw, index) for index, raw in enumerate(conversation.messages)]
-    tokens = [reader.cost(message) for message in messages]
+    recording = Recording(conversation)
+    counted = recording.count(config.model, config.counter)
     by_role = {"system": 0, "developer": 0}
-    rest = REPLY_PRIMER
-    for message, cost in zip(messages, tokens, strict=True):
+    for message, tokens in zip(recording.messages, counted.tokens, strict=True):
         if message.role in by_role:
-            by_role[message.role] += cost
-        else:
-            rest += cost
-    tools = tools_tokens(conversation.tools, tally, config.model) if conversation.tools else 0
-    usage = Usage(by_role["system"], by_role["developer"], tools, rest)
-    return Weighed(messages, tokens, usage, config.window, config.model, reader.dialect.name, tally.margin)
+            by_role[message.role] += tokens
+    rest = counted.fixed - counted.tools + sum(counted.tokens) - sum(by_role.values())
+    return CountedConversation(
+        recording.messages,
+        counted.tokens,
+        Usage(by_role["system"], by_role["developer"], counted.tools, rest),
+        config.window,
+        config.model,
+        recording.format.name,
+        counted.tally.margin,
+    )
 
 
 @app.command()
@@ -72,7 +73,7 @@ def count(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE…", help="Conversations and logs: files, folders, patterns, s3://…, or - for a pipe."
+            metavar="FILE…", help="Conversations and logs: files, folders, patterns, s3://…, or - for standard input."
         ),
     ],
     model: ModelName = None,
@@ -80,31 +81,33 @@ def count(
     id: ConversationId = None,
     log_format: LogFormat = None,
     all_rows: AllRows = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when one does not fit its window.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 3 when a conversation does not fit its window.")
+    ] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     settings: Settings = None,
 ) -> None:
-    """Count tokens: by layer and by message; of several conversations a line each.
+    """Count the tokens of a conversation by layer and by message, or of several with a line for each.
 
     Example:  compact count chat.json
     """
-    options = given(settings, model, window)
-    rows: list[tuple[str, int, Weighed]] = []
-    only: tuple[Conversation, Weighed] | None = None
+    options = option_values(settings, model, window)
+    rows: list[tuple[str, int, CountedConversation]] = []
+    only: tuple[Conversation, CountedConversation] | None = None
     ids: list[str] = []
-    for conversation in watched(recorded_in(files, log_format), "counting"):
+    for conversation in with_progress(read_conversations(files, log_format), "counting"):
         ids.append(conversation.id)
         if id is None or conversation.id == id:
-            weighed = weigh(conversation, suited(config, options, conversation))
-            only = None if rows else (conversation, weighed)
-            rows.append((conversation.id, len(weighed.messages), _numbers(weighed)))
+            counted = count_conversation(conversation, config_for(config, options, conversation))
+            only = None if rows else (conversation, counted)
+            rows.append((conversation.id, len(counted.messages), _without_messages(counted)))
     if not rows and id is not None:
         raise no_such_conversation(", ".join(files), id, ids)
     if only is not None:
-        tell_notes(only[0])
+        report_notes(only[0])
     if as_json:
-        described = [_described(name, weighed) for name, _, weighed in rows]
+        described = [_count_value(name, counted) for name, _, counted in rows]
         if only is not None:
             described[0]["by_message"] = [_row(only[1], index) for index in range(len(only[1].messages))]
         show_json(described)
@@ -112,51 +115,53 @@ def count(
         _show_one(*only, all_rows)
     else:
         _show_many(rows)
-    if check and any(weighed.total > weighed.window for *_, weighed in rows):
+    if check and any(counted.total > counted.window for *_, counted in rows):
         raise typer.Exit(PROBLEM)
 
 
-def _numbers(weighed: Weighed) -> Weighed:
-    """Without the messages: a folder may hold many conversations."""
-    return replace(weighed, messages=[], tokens=[])
+def _without_messages(counted: CountedConversation) -> CountedConversation:
+    """The same without its messages: a folder may hold many conversations."""
+    return replace(counted, messages=[], tokens=())
 
 
-def _described(name: str, weighed: Weighed) -> dict[str, Any]:
+def _count_value(name: str, counted: CountedConversation) -> dict[str, Any]:
     return {
         "id": name,
-        "model": weighed.model,
-        "dialect": weighed.dialect,
-        **weighed.usage.breakdown(),
-        "total": weighed.usage.total,
-        "margin": weighed.margin,
-        "window": weighed.window,
-        "fits": weighed.total <= weighed.window,
+        "model": counted.model,
+        "dialect": counted.dialect,
+        **counted.usage.breakdown(),
+        "total": counted.usage.total,
+        "margin": counted.margin,
+        "window": counted.window,
+        "fits": counted.total <= counted.window,
     }
 
 
-def _row(weighed: Weighed, index: int) -> dict[str, Any]:
-    return {"index": index, "role": weighed.messages[index].role, "tokens": weighed.tokens[index]}
+def _row(counted: CountedConversation, index: int) -> dict[str, Any]:
+    return {"index": index, "role": counted.messages[index].role, "tokens": counted.tokens[index]}
 
 
-def _show_one(conversation: Conversation, weighed: Weighed, all_rows: bool) -> None:
+def _show_one(conversation: Conversation, counted: CountedConversation, all_rows: bool) -> None:
     from .._conversation.message import readable_text
 
-    total = weighed.usage.total
+    total = counted.usage.total
     layers = table("layer", ">tokens", ">share", "")
-    for name, tokens in weighed.usage.breakdown().items():
+    for name, tokens in counted.usage.breakdown().items():
         layers.add_row(name, f"{tokens:,}", f"{tokens / total:.1%}", bar(tokens / total, 24))
-    layers.add_row("in all", f"{total:,}", f"{total / weighed.window:.1%}", f"of {weighed.window:,}, {_fits(weighed)}")
-    size = len(weighed.messages)
-    chosen = sorted(range(size), key=lambda index: -weighed.tokens[index])[: size if all_rows else _LARGEST]
-    most = max(weighed.tokens, default=1)
+    layers.add_row(
+        "total", f"{total:,}", f"{total / counted.window:.1%}", f"of {counted.window:,}, {_room_text(counted)}"
+    )
+    size = len(counted.messages)
+    chosen = sorted(range(size), key=lambda index: -counted.tokens[index])[: size if all_rows else _LARGEST]
+    most = max(counted.tokens, default=1)
     rows = table(">#", "role", ">tokens", ">share", "", "begins with", wide="begins with")
     for index in sorted(chosen):
-        message, tokens = weighed.messages[index], weighed.tokens[index]
+        message, tokens = counted.messages[index], counted.tokens[index]
         text = one_line(readable_text(message))
         rows.add_row(f"{index:,}", message.role, f"{tokens:,}", f"{tokens / total:.1%}", bar(tokens / most), text)
     few = f"the {_LARGEST} largest of {size:,} messages (--all shows each)"
     show(
-        f"{one_line(conversation.source)}, {weighed.dialect}, {weighed.model}{_margin(weighed)}",
+        f"{one_line(conversation.source)}, {counted.dialect}, {counted.model}{_margin_text(counted)}",
         "",
         layers,
         "",
@@ -165,24 +170,24 @@ def _show_one(conversation: Conversation, weighed: Weighed, all_rows: bool) -> N
     )
 
 
-def _fits(weighed: Weighed) -> str:
-    over = weighed.total - weighed.window
+def _room_text(counted: CountedConversation) -> str:
+    over = counted.total - counted.window
     return f"{over:,} over" if over > 0 else f"{-over:,} free"
 
 
-def _margin(weighed: Weighed) -> str:
-    return f" (its tokenizer is not public: up to {weighed.margin:.0%} more)" if weighed.margin else ""
+def _margin_text(counted: CountedConversation) -> str:
+    return f" (its tokenizer is not public: up to {counted.margin:.0%} more)" if counted.margin else ""
 
 
-def _show_many(rows: list[tuple[str, int, Weighed]]) -> None:
+def _show_many(rows: list[tuple[str, int, CountedConversation]]) -> None:
     layers = [name for name in ("system", "developer", "tools_schema") if any(getattr(w.usage, name) for *_, w in rows)]
     shown = table(
         "conversation", ">messages", *(f">{name}" for name in layers), ">tokens", ">of window", "", wide="conversation"
     )
-    for name, size, weighed in rows:
-        share = weighed.total / weighed.window
-        parts = (f"{getattr(weighed.usage, layer):,}" for layer in layers)
-        shown.add_row(one_line(name), f"{size:,}", *parts, f"{weighed.usage.total:,}", f"{share:.0%}", bar(share, 8))
-    over = sum(weighed.total > weighed.window for *_, weighed in rows)
-    total = sum(weighed.usage.total for *_, weighed in rows)
-    show(shown, "", f"{counted(len(rows), 'conversation')}, {total:,} tokens; {over:,} over their window")
+    for name, size, counted in rows:
+        share = counted.total / counted.window
+        parts = (f"{getattr(counted.usage, layer):,}" for layer in layers)
+        shown.add_row(one_line(name), f"{size:,}", *parts, f"{counted.usage.total:,}", f"{share:.0%}", bar(share, 8))
+    over = sum(counted.total > counted.window for *_, counted in rows)
+    total = sum(counted.usage.total for *_, counted in rows)
+    show(shown, "", f"{plural(len(rows), 'conversation')}, {total:,} tokens; {over:,} over their window")

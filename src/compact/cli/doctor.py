@@ -1,7 +1,7 @@
-"""Whether things will work: the configuration, the counter, the archive, the summarizer, the policy.
+"""The command `doctor`: checks the configuration, the counter, the archive, the summarizer and the policy.
 
-Owns: `doctor`, and what it finds out about all but what is installed. Must never: change anything but for a trial that
-it takes back, or use the network unless it is told to.
+Owns: `doctor`, and all checks but those of `installed`. Must never: change anything except for a trial write that it
+deletes, or use the network without `--online`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import typer
 
 from ..config import CompactConfig
 from ..errors import BadSummary, CompactError, ConfigError, InsufficientBudget
-from .app import PROBLEM, AsJson, ConfigFile, ModelName, Settings, Window, app, configured, given
-from .input import ConversationId, LogFormat, conversation_in, suited
-from .installed import Finding, extras, variables
-from .output import counted, printable, show, show_json, working
+from .app import PROBLEM, AsJson, ConfigFile, ModelName, Settings, Window, app, load_config, option_values
+from .input import ConversationId, LogFormat, config_for, read_conversation
+from .installed import CheckResult, check_extras, check_variables
+from .output import plural, printable, show, show_json, spinner
 from .plan import dry_run, outcome, verdict
 
 __all__: list[str] = []
@@ -30,10 +30,11 @@ __all__: list[str] = []
 @app.command()
 def doctor(
     file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="A conversation: does it fit, and what would it fold?")
+        str | None, typer.Argument(metavar="FILE", help="A conversation to check: whether it fits, and its compaction.")
     ] = None,
     online: Annotated[
-        bool, typer.Option("--online", help="Ask the summarizer for a few words, and write to a bucket for a trial.")
+        bool,
+        typer.Option("--online", help="Ask the summarizer for a short summary, and write a trial object to a bucket."),
     ] = False,
     id: ConversationId = None,
     log_format: LogFormat = None,
@@ -43,55 +44,55 @@ def doctor(
     config: ConfigFile = None,
     settings: Settings = None,
 ) -> None:
-    """Look whether all will work: what is installed, the archive, the summarizer, and whether the policy can fit.
+    """Check that everything works: installed packages, the archive, the summarizer, and whether the policy can fit.
 
     Example:  compact doctor chat.json
     """
-    options = given(settings, model, window)
-    with working("looking"):
-        findings = list(_findings(file, online, id, log_format, config, options))
+    options = option_values(settings, model, window)
+    with spinner("checking"):
+        findings = list(_run_checks(file, online, id, log_format, config, options))
     if as_json:
         show_json([asdict(finding) for finding in findings])
     else:
-        _show(findings)
+        _show_results(findings)
     if any(finding.state == "problem" for finding in findings):
         raise typer.Exit(PROBLEM)
 
 
-def _findings(
+def _run_checks(
     file: str | None,
     online: bool,
     id: str | None,
     log_format: str | None,
     config: Path | None,
     options: dict[str, object],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     from .. import __version__
 
-    yield Finding("ok", "compact", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
+    yield CheckResult("ok", "compact", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
     try:
-        loaded = configured(config, options)
+        loaded = load_config(config, options)
     except ConfigError as error:
-        yield from extras(frozenset())
+        yield from check_extras(frozenset())
         for line in str(error).splitlines():
-            yield Finding("problem", "configuration", line)
+            yield CheckResult("problem", "configuration", line)
         return
-    yield from extras(_needed(loaded))
-    yield from variables()
-    yield _counter(loaded)
-    yield _archive(loaded, online)
-    yield _summarizer(loaded, online)
-    yield from _policy(loaded)
+    yield from check_extras(_needed_extras(loaded))
+    yield from check_variables()
+    yield _check_counter(loaded)
+    yield _check_archive(loaded, online)
+    yield _check_summarizer(loaded, online)
+    yield from _check_policy(loaded)
     if file is not None:
-        conversation = conversation_in(file, id, log_format)
+        conversation = read_conversation(file, id, log_format)
         try:
-            dry = dry_run(conversation, suited(config, options, conversation), None)
-            yield Finding("ok", "conversation", f"{verdict(dry)} {outcome(dry)}")
+            dry = dry_run(conversation, config_for(config, options, conversation), None)
+            yield CheckResult("ok", "conversation", f"{verdict(dry)} {outcome(dry)}")
         except InsufficientBudget as error:
-            yield Finding("problem", "conversation", str(error))
+            yield CheckResult("problem", "conversation", str(error))
 
 
-def _show(findings: list[Finding]) -> None:
+def _show_results(findings: list[CheckResult]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -103,43 +104,43 @@ def _show(findings: list[Finding]) -> None:
     for finding in findings:
         rows.add_row(Text(finding.state, styles[finding.state]), finding.what, Text(printable(finding.says)))
     bad = sum(finding.state == "problem" for finding in findings)
-    show(rows, "", counted(bad, "problem") if bad else "Nothing stands in the way.")
+    show(rows, "", plural(bad, "problem") if bad else "No problems found.")
 
 
-def _needed(config: CompactConfig) -> frozenset[str]:
-    """The extras that the configuration asks for."""
-    asked = {
+def _needed_extras(config: CompactConfig) -> frozenset[str]:
+    """The extras that the configuration needs."""
+    needed = {
         "s3": config.storage.adapter == "s3",
         "otel": config.tracing.otlp_endpoint is not None,
         "redis": config.proxy.state.partition(":")[0] in ("redis", "rediss", "unix"),
         "proxy": config.proxy.upstream is not None,
         config.summary.provider: config.summary.provider != "extract",
     }
-    return frozenset(extra for extra, wanted in asked.items() if wanted)
+    return frozenset(extra for extra, is_needed in needed.items() if is_needed)
 
 
-def _counter(config: CompactConfig) -> Finding:
+def _check_counter(config: CompactConfig) -> CheckResult:
     if config.counter == "chars":
-        return Finding("note", "counter", "counter is chars: every four characters count as one token")
+        return CheckResult("note", "counter", "counter is chars: every four characters count as one token")
     from .._conversation.tokens import counter_for
 
     try:
         tally = counter_for(config.counter, config.model)
     except CompactError as error:
-        return Finding("problem", "counter", str(error))
+        return CheckResult("problem", "counter", str(error))
     table = "its own table" if tally.exact else f"the nearest table: it may have {tally.margin:.0%} more"
-    return Finding("ok", "counter", f"{tally.encoder} counts {config.model} with {tally.encoding}, {table}")
+    return CheckResult("ok", "counter", f"{tally.encoder} counts {config.model} with {tally.encoding}, {table}")
 
 
-def _archive(config: CompactConfig, online: bool) -> Finding:
+def _check_archive(config: CompactConfig, online: bool) -> CheckResult:
     storage = config.storage
     if storage.adapter == "none":
-        return Finding("note", "archive", "storage.adapter is none: what is folded cannot be brought back")
+        return CheckResult("note", "archive", "storage.adapter is none: compacted messages cannot be restored")
     if storage.adapter == "fs":
-        return _folder(Path(storage.path).expanduser().absolute())
+        return _check_folder(Path(storage.path).expanduser().absolute())
     place = f"s3://{storage.bucket}/{storage.prefix}"
     if not online:
-        return Finding("note", "archive", f"{place} was not looked at; --online writes to it for a trial")
+        return CheckResult("note", "archive", f"{place} was not checked; --online writes a trial object to it")
     from ..stores import open_store
 
     try:
@@ -149,40 +150,44 @@ def _archive(config: CompactConfig, online: bool) -> Finding:
         store.put(key, b"{}")
         store.delete(key)
     except CompactError as error:
-        return Finding("problem", "archive", str(error))
-    return Finding("ok", "archive", f"{place} can be written")
+        return CheckResult("problem", "archive", str(error))
+    return CheckResult("ok", "archive", f"{place} can be written")
 
 
-def _folder(folder: Path) -> Finding:
-    """Whether files can be made where the archive is, or will be."""
+def _check_folder(folder: Path) -> CheckResult:
+    """Check that files can be written where the archive is, or will be."""
     place = next(one for one in (folder, *folder.parents) if one.exists())
     try:
         with tempfile.TemporaryFile(dir=place) as trial:
             trial.write(b"trial")
             trial.flush()
     except OSError as error:
-        return Finding("problem", "archive", f"{folder} cannot be written ({error.strerror}); set storage.path")
-    return Finding("ok", "archive", f"{folder} can be written" + ("" if place == folder else " (it is not there yet)"))
+        return CheckResult("problem", "archive", f"{folder} cannot be written ({error.strerror}); set storage.path")
+    return CheckResult(
+        "ok", "archive", f"{folder} can be written" + ("" if place == folder else " (it does not exist yet)")
+    )
 
 
-def _summarizer(config: CompactConfig, online: bool) -> Finding:
+def _check_summarizer(config: CompactConfig, online: bool) -> CheckResult:
     summary = config.summary
     if summary.provider == "extract":
-        return Finding("ok", "summarizer", "extract works offline and needs no model")
+        return CheckResult("ok", "summarizer", "extract works offline and needs no model")
     from ..summarizers import summarizer_for
 
-    name = f"{summary.model or 'the usual model'} through {summary.provider}"
+    name = f"{summary.model or 'the default model'} through {summary.provider}"
     try:
         summarizer_for(summary)
     except CompactError as error:
-        return Finding("problem", "summarizer", str(error))
+        return CheckResult("problem", "summarizer", str(error))
     if not online:
-        return Finding("note", "summarizer", f"{name} has a key and was not asked; --online asks it for a few words")
-    return _asked(config, name)
+        return CheckResult(
+            "note", "summarizer", f"{name} has a key and was not asked; --online asks it for a short summary"
+        )
+    return _ask_summarizer(config, name)
 
 
-def _asked(config: CompactConfig, name: str) -> Finding:
-    """One small summary, as a fold would ask for it."""
+def _ask_summarizer(config: CompactConfig, name: str) -> CheckResult:
+    """Ask for one short summary, as a compaction does."""
     from .._engine.one_shot import compact_messages
 
     words = "The build of the doctor's trial is d-0042, and it must stay on staging until Friday. "
@@ -193,42 +198,40 @@ def _asked(config: CompactConfig, name: str) -> Finding:
     try:
         compact_messages(talk, 700, config=trial)
     except BadSummary as error:
-        return Finding("note", "summarizer", f"{name} answered, and the answer could not be used: {error}")
+        return CheckResult("note", "summarizer", f"{name} answered, and the summary was rejected: {error}")
     except CompactError as error:
-        return Finding("problem", "summarizer", f"{name}: {error}")
-    return Finding("ok", "summarizer", f"{name} answered")
+        return CheckResult("problem", "summarizer", f"{name}: {error}")
+    return CheckResult("ok", "summarizer", f"{name} answered")
 
 
-def _policy(config: CompactConfig) -> Iterator[Finding]:
-    """Whether there is room to fold in, and what the lines come to."""
+def _check_policy(config: CompactConfig) -> Iterator[CheckResult]:
+    """Report the limits, and check that they leave room for a summary."""
     policy, window, budget, trigger = config.policy, config.window, config.budget, config.trigger_line
-    known = "set" if config.max_context_tokens else f"known of {config.model}"
-    yield Finding(
+    known = "configured" if config.max_context_tokens else f"of {config.model}"
+    yield CheckResult(
         "ok",
         "policy",
-        f"{policy.layout if isinstance(policy.layout, str) else 'own'} layout: window {window:,} ({known}) - "
+        f"{policy.layout if isinstance(policy.layout, str) else 'custom'} layout: window {window:,} ({known}) - "
         f"hard_cap_buffer {policy.hard_cap_buffer:,} - reserve_output {policy.reserve_output:,} = budget {budget:,}; "
-        f"a fold is due at {trigger:,}",
+        f"a compaction is due at {trigger:,}",
     )
-    # A summary gets a quarter of what pins and tools leave below the trigger, and says nothing in a few dozen tokens.
+    # A summary gets a quarter of what pins and tools leave below the trigger, and is useless with a few dozen tokens.
     room, asked = trigger // 4, config.summary.max_tokens
     if room < 64:
-        yield Finding(
-            "problem",
-            "policy",
-            f"a summary would get {room:,} tokens at most, too few to say anything; raise the window",
+        yield CheckResult(
+            "problem", "policy", f"a summary would get at most {room:,} tokens, which is too few; raise the window"
         )
     elif room < asked:
-        yield Finding(
+        yield CheckResult(
             "note",
             "policy",
-            f"a summary gets {room:,} tokens at most, a quarter of what is below the trigger, not the {asked:,} of "
+            f"a summary gets at most {room:,} tokens, a quarter of those below the trigger, not the {asked:,} of "
             "summary.max_tokens",
         )
     if policy.trigger_pct and policy.trigger_pct * window > budget:
-        yield Finding(
+        yield CheckResult(
             "note",
             "policy",
             f"trigger_pct {policy.trigger_pct} of the window is {round(policy.trigger_pct * window):,}, above the "
-            f"budget: folds are due at {budget:,}",
+            f"budget: a compaction is due at {budget:,}",
         )

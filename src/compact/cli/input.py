@@ -1,7 +1,7 @@
-"""Conversations read from files and pipes, and lists written to them.
+"""Reading conversations from files and pipes, and writing lists.
 
-Owns: choosing one conversation of a file, passing over what cannot be read, and the form in which a list is written.
-Must never: fold, or leave half a file behind where a whole one stood.
+Owns: choosing one conversation of a file, skipping what cannot be read, and the form in which a list is written.
+Must never: compact, or replace a file by an incomplete one.
 """
 
 from __future__ import annotations
@@ -21,153 +21,139 @@ import typer
 
 from ..config import CompactConfig
 from ..errors import CompactError, LogError
-from .app import configured
-from .output import counted, json_bytes, say
+from .app import load_config
+from .output import json_bytes, plural, report
 
 if TYPE_CHECKING:
     from ..importers import Conversation
 
 __all__ = [
-    "ConversationFile",
-    "ConversationId",
-    "Form",
-    "LogFormat",
-    "OutputFile",
-    "conversation_in",
-    "form_of",
-    "importer_names",
-    "no_such_conversation",
-    "recorded_in",
-    "session_name",
-    "suited",
-    "tell_notes",
-    "without_secrets",
-    "write_bytes",
-    "write_list",
-    "write_text",
-]
+    "ConversationFile", "ConversationId", "Form", "LogFormat", "OutputFile", "config_for", "detect_form",
+    "importer_names", "no_such_conversation", "read_conversation", "read_conversations", "redaction_note",
+    "report_notes", "session_name", "write_bytes", "write_list", "write_text",
+]  # fmt: skip
 
 STDIN = "-"
 _LISTED = 8
-"""Ids that an error names, and files that are passed over with a sentence each."""
+"""Ids that an error names, and skipped files that are reported with a sentence each."""
 
 
 class Form(StrEnum):
-    """How a list is written: as one JSON value, or one message a line."""
+    """The form of a list in a file: one JSON value, or one message a line."""
 
     JSON = "json"
     JSONL = "jsonl"
 
 
 def importer_names(incomplete: str) -> list[str]:
-    """Importers whose names begin so, for the shell."""
+    """Names of importers, for shell completion."""
     from ..importers import IMPORTERS
 
     return [name for name in IMPORTERS if name.startswith(incomplete)]
 
 
 ConversationFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="A recorded conversation or a log that holds some; - reads a pipe.")
+    str, typer.Argument(metavar="FILE", help="A recorded conversation, or a log with some; - reads standard input.")
 ]
 ConversationId = Annotated[
-    str | None, typer.Option("--id", help="Which conversation, where the file holds several.", show_default=False)
+    str | None, typer.Option("--id", help="Choose a conversation of a file with several.", show_default=False)
 ]
 LogFormat = Annotated[
     str | None,
     typer.Option(
-        "--from", metavar="NAME", help="Whose log it is; without it, the content tells.", autocompletion=importer_names
+        "--from", metavar="NAME", help="Read the log as this format (default: detected).", autocompletion=importer_names
     ),
 ]
-OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.")]
+OutputFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file (default: stdout).")]
 
 
-def recorded_in(files: Sequence[str], log_format: str | None = None) -> Iterator[Conversation]:
-    """The conversations in some logs. What cannot be read is told, and passed over unless nothing else is there."""
+def read_conversations(files: Sequence[str], log_format: str | None = None) -> Iterator[Conversation]:
+    """Read the conversations of logs. What cannot be read is reported and skipped; raises when nothing can be read."""
     from ..importers import read_logs
 
     waiting: list[LogError] = []
-    nothing, passed = True, 0
+    is_empty, skipped = True, 0
     for conversation in read_logs(files, format=log_format, on_error=waiting.append):
-        passed = _pass_over(waiting, passed)
-        nothing = False
+        skipped = _report_skipped(waiting, skipped)
+        is_empty = False
         yield conversation
-    if nothing and len(waiting) == 1:
+    if is_empty and len(waiting) == 1:
         raise waiting[0]
-    passed = _pass_over(waiting, passed)
-    if nothing:
-        raise LogError(f"no conversation was found in {', '.join(files)}; {passed:,} logs could not be read")
-    if passed > _LISTED:
-        say(f"passed over: {passed - _LISTED:,} more")
+    skipped = _report_skipped(waiting, skipped)
+    if is_empty:
+        raise LogError(f"no conversation was found in {', '.join(files)}; {skipped:,} logs could not be read")
+    if skipped > _LISTED:
+        report(f"skipped: {skipped - _LISTED:,} more")
 
 
-def _pass_over(waiting: list[LogError], passed: int) -> int:
-    for number, error in enumerate(waiting, passed + 1):
+def _report_skipped(waiting: list[LogError], skipped: int) -> int:
+    for number, error in enumerate(waiting, skipped + 1):
         if number <= _LISTED:
-            say(f"passed over: {error}")
-    passed += len(waiting)
+            report(f"skipped: {error}")
+    skipped += len(waiting)
     waiting.clear()
-    return passed
+    return skipped
 
 
-def conversation_in(file: str, id: str | None = None, log_format: str | None = None) -> Conversation:
-    """The one conversation in a file, or the one of this id. What was left out of it is said on stderr."""
+def read_conversation(file: str, id: str | None = None, log_format: str | None = None) -> Conversation:
+    """Read the one conversation of a file, or the one with this id. Its import notes are printed on stderr."""
     first: Conversation | None = None
     ids: list[str] = []
-    for conversation in recorded_in([file], log_format):
+    for conversation in read_conversations([file], log_format):
         if conversation.id == id:
-            return tell_notes(conversation)
+            return report_notes(conversation)
         first = first or conversation
         ids.append(conversation.id)
     if id is not None:
         raise no_such_conversation(file, id, ids)
     if first is None or len(ids) > 1:
-        raise LogError(f"{file} holds {len(ids):,} conversations; choose one with --id: {_listed(ids)}")
-    return tell_notes(first)
+        raise LogError(f"{file} holds {len(ids):,} conversations; choose one with --id: {_join_ids(ids)}")
+    return report_notes(first)
 
 
 def no_such_conversation(where: str, id: str, ids: Sequence[str]) -> LogError:
-    """That none of the conversations there is called so."""
-    return LogError(f"{where} holds no conversation {id!r}; it holds {_listed(ids)}")
+    """The error for an id that is not in a file."""
+    return LogError(f"{where} holds no conversation {id!r}; it holds {_join_ids(ids)}")
 
 
-def _listed(ids: Sequence[str]) -> str:
+def _join_ids(ids: Sequence[str]) -> str:
     return ", ".join(ids[:_LISTED]) + (f" and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else "")
 
 
-def tell_notes(conversation: Conversation) -> Conversation:
-    """Say what was left out of a conversation, or mended."""
+def report_notes(conversation: Conversation) -> Conversation:
+    """Print what an importer left out of a conversation, or repaired."""
     for note in conversation.notes:
-        say(f"note: {note}")
+        report(f"note: {note}")
     return conversation
 
 
-def suited(
+def config_for(
     file: Path | None, options: dict[str, Any], conversation: Conversation, path: Path | None = None
 ) -> CompactConfig:
-    """The configuration for a conversation: where nobody names a model, the one it was recorded with."""
-    config = configured(file, options, path)
+    """The configuration for a conversation: with the model of its recording, unless one is configured."""
+    config = load_config(file, options, path)
     if conversation.model and "model" not in config.model_fields_set:
-        return configured(file, {**options, "model": conversation.model}, path)
+        return load_config(file, {**options, "model": conversation.model}, path)
     return config
 
 
 def session_name(file: str, id: str | None) -> str:
-    """What a session is called that nobody named: the conversation's id, or the file's name."""
+    """The default id of a session: the conversation's id, or the file's name."""
     if id is not None:
         return id
     if file == STDIN or _is_pipe(file):
-        raise typer.BadParameter("what comes from a pipe has no name; name the session, or give --max-tokens")
+        raise typer.BadParameter("standard input has no name; name the session with --session, or give --max-tokens")
     return re.sub(r"(\.(jsonl?|ndjson|gz))+$", "", Path(file).name, flags=re.IGNORECASE)
 
 
 def _is_pipe(file: str) -> bool:
-    """Whether a file can be read only once, as `<(…)` of a shell."""
+    """Whether a file can be read only once, such as `<(…)` of a shell."""
     path = Path(file)
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def form_of(file: str) -> Form:
-    """How a file is written. Of standard input the beginning tells; another pipe cannot be looked at."""
+def detect_form(file: str) -> Form:
+    """Detect the form of a file. Standard input is detected by its beginning; another pipe cannot be inspected."""
     from ..importers.log_sources import expand
 
     if file == STDIN:
@@ -194,27 +180,27 @@ def _is_value(line: bytes) -> bool:
 
 
 def write_list(messages: Sequence[Any], form: Form, output: Path | None) -> None:
-    """Write a list of messages, one a line in either form."""
+    """Write a list of messages, one a line in both forms."""
     lines = [json.dumps(message, ensure_ascii=False, default=str) for message in messages]
     text = "\n".join(lines) if form == Form.JSONL else "[\n" + ",\n".join(lines) + "\n]"
     write_bytes(json_bytes(text) + b"\n" if lines or form == Form.JSON else b"", output)
 
 
-def without_secrets(messages: Sequence[Any]) -> str:
-    """What is to be said of messages from the archive: it keeps no secret, so they may not be as they were."""
+def redaction_note(messages: Sequence[Any]) -> str:
+    """A note on the redacted places in messages of the archive; empty without any."""
     from .._redaction import REDACTED
 
     places = json.dumps(messages, default=str, ensure_ascii=False).count(REDACTED)
-    return f", {REDACTED} in {counted(places, 'place')} for what looked like a secret" if places else ""
+    return f", with {REDACTED} in {plural(places, 'place')} that looked like a secret" if places else ""
 
 
 def write_text(text: str, output: Path | None) -> None:
-    """Write text, to a file whole or not at all, or to stdout."""
+    """Write text to stdout, or to a file that is replaced atomically."""
     write_bytes(text.encode("utf-8", "backslashreplace"), output)
 
 
 def write_bytes(data: bytes, output: Path | None) -> None:
-    """Write to a file, whole or not at all, or to stdout."""
+    """Write bytes to stdout, or to a file that is replaced atomically."""
     if output is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -237,7 +223,7 @@ def _replace(file: Path, data: bytes) -> None:
     try:
         temporary.touch()
         if file.exists():
-            shutil.copymode(file, temporary)  # before a word is in it that others may not read
+            shutil.copymode(file, temporary)  # before it has content that others may not read
         temporary.write_bytes(data)
         temporary.replace(file)
     finally:

@@ -1,6 +1,6 @@
-"""What is installed and what is set: the packages behind each extra, and variables nobody reads.
+"""Checks of the environment: the packages of each extra, and unknown variables.
 
-Owns: `Finding`, and those about this machine. Must never: import what it looks for.
+Owns: `CheckResult`, and these two checks. Must never: import a package that it looks for.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Literal
 from ..config import environment_variables
 from ..config.environment import DISABLED_NOTICE, is_disabled
 
-__all__ = ["Finding", "extras", "variables"]
+__all__ = ["CheckResult", "check_extras", "check_variables"]
 
 _DISTRIBUTION = "agent-compact"
 _GATHERED = ("all", "dev", "docs", "release")
-"""Extras that only name others, or that only who works on the library needs."""
+"""Extras that only name others, or that are for developers of the library."""
 _OWN_VARIABLES = ("COMPACT_DISABLED", "COMPACT_VIEW_TOKEN", "COMPACT_PROXY_TOKEN")
 _REQUIRED = re.compile(r"([\w.-]+)[^;]*?(?:>=\s*([\w.]+))?[^;]*;.*extra\s*==\s*['\"]([\w-]+)['\"]")
 
-State = Literal["ok", "note", "problem"]
+CheckState = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: fine, worth knowing, or something that will not work."""
+class CheckResult:
+    """The result of one check: fine, worth knowing, or something that will not work."""
 
-    state: State
+    state: CheckState
     what: str
     says: str
 
 
-def extras(needed: frozenset[str]) -> Iterator[Finding]:
-    """Each extra with what it brings. One that is missing is a problem only when the configuration asks for it."""
+def check_extras(needed: frozenset[str]) -> Iterator[CheckResult]:
+    """Check the packages of each extra. A missing one is a problem only when the configuration needs it."""
     try:
         required = metadata.requires(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
-        yield Finding("note", "extras", "compact is not installed as a package, so nobody knows its extras")
+        yield CheckResult("note", "extras", "compact is not installed as a package, so its extras are not known")
         return
     packages_of: dict[str, list[tuple[str, str]]] = {}
     for line in required:
@@ -49,39 +49,41 @@ def extras(needed: frozenset[str]) -> Iterator[Finding]:
             packages_of.setdefault(match[3], []).append((match[1], match[2] or ""))
     there: list[str] = []
     for extra, packages in packages_of.items():
-        missing = [said for said in (_lacks(*package) for package in packages) if said]
+        missing = [problem for problem in (_package_problem(*package) for package in packages) if problem]
         if not missing:
             there.append(f"{extra} ({', '.join(f'{name} {metadata.version(name)}' for name, _ in packages)})")
         else:
             install = f"pip install '{_DISTRIBUTION}[{extra}]'"
-            state: State = "problem" if extra in needed else "note"
-            asked = ", which the configuration asks for" if extra in needed else ""
-            yield Finding(state, f"extra {extra}", f"{', '.join(missing)}{asked}: {install}")
-    yield Finding("ok", "extras", "; ".join(there) or "none")
+            state: CheckState = "problem" if extra in needed else "note"
+            asked = ", which the configuration needs" if extra in needed else ""
+            yield CheckResult(state, f"extra {extra}", f"{', '.join(missing)}{asked}: {install}")
+    yield CheckResult("ok", "extras", "; ".join(there) or "none")
 
 
-def _lacks(package: str, least: str) -> str | None:
-    """What is wrong with a package; None when it is there and new enough."""
+def _package_problem(package: str, least: str) -> str | None:
+    """What is wrong with a package; None when it is installed and new enough."""
     try:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:
         return f"{package} is not installed"
-    return f"{package} {version} is older than {least}" if least and _number(version) < _number(least) else None
+    return (
+        f"{package} {version} is older than {least}"
+        if least and _version_parts(version) < _version_parts(least)
+        else None
+    )
 
 
-def _number(version: str) -> list[int]:
+def _version_parts(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"[0-9]+", version)[:4]]
 
 
-def variables() -> Iterator[Finding]:
-    """Variables that nobody reads are probably misspelt."""
+def check_variables() -> Iterator[CheckResult]:
+    """Check for unknown variables, which are probably misspelt."""
     known = [*environment_variables(), *_OWN_VARIABLES]
     for name in sorted(name for name in os.environ if name.startswith("COMPACT_") and name not in known):
         close = get_close_matches(name, known, n=1)
-        yield Finding(
-            "note",
-            "environment",
-            f"{name} is set, and nobody reads it" + (f"; did you mean {close[0]}?" if close else ""),
+        yield CheckResult(
+            "note", "environment", f"{name} is set and not known" + (f"; did you mean {close[0]}?" if close else "")
         )
     if is_disabled():
-        yield Finding("note", "environment", DISABLED_NOTICE)
+        yield CheckResult("note", "environment", DISABLED_NOTICE)

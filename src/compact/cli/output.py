@@ -1,7 +1,7 @@
-"""How things are shown: tables, lines, JSON, progress.
+"""Output: tables, text, JSON, progress.
 
-Owns: everything that is printed for people, and JSON for programs. Must never: write colours or bars to anything but a
-terminal, read markup in a text, or pass control characters of a conversation on to a terminal.
+Owns: how results are printed for people, and as JSON for programs. Must never: write colours or progress to anything
+but a terminal, interpret markup in a text, or print control characters of a conversation.
 """
 
 from __future__ import annotations
@@ -20,20 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 __all__ = [
-    "bar",
-    "counted",
-    "json_bytes",
-    "one_line",
-    "printable",
-    "say",
-    "screen_width",
-    "show",
-    "show_json",
-    "table",
-    "tell_warnings",
-    "watched",
-    "working",
-]
+    "bar", "json_bytes", "one_line", "plural", "printable", "report", "report_warnings", "screen_width", "show",
+    "show_json", "spinner", "table", "with_progress",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -44,21 +33,21 @@ class _Screen(Console):
 
 
 def show(*parts: Any, cut: bool = False) -> None:
-    """Print tables and lines on stdout; text is never read as markup. `cut` ends long lines with an ellipsis."""
+    """Print tables and lines on stdout, without interpreting markup. `cut` ends long lines with an ellipsis."""
     screen = _Screen(highlight=False, markup=False, emoji=False)
     for part in parts:
-        # Lines are broken or cut for people; whoever reads a pipe gets them whole.
+        # Lines are wrapped or cut on a terminal only; a pipe gets them whole.
         whole = isinstance(part, str | Text) and not screen.is_terminal
         screen.print(part, soft_wrap=whole, no_wrap=cut or None, overflow="ellipsis" if cut and not whole else None)
 
 
 def screen_width() -> int:
-    """Columns that a line on stdout may have."""
+    """The width of stdout in columns."""
     return _Screen().width
 
 
-def say(text: str) -> None:
-    """One line on stderr, for people."""
+def report(text: str) -> None:
+    """Print one line on stderr."""
     typer.echo(printable(text), err=True)
 
 
@@ -67,17 +56,17 @@ class _Notes(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._told = set[str]()
+        self._reported = set[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if text not in self._told:
-            self._told.add(text)
-            say(f"note: {text}")
+        if text not in self._reported:
+            self._reported.add(text)
+            report(f"note: {text}")
 
 
-def tell_warnings() -> None:
-    """From now on say what the library has to warn of. A server may put handlers of its own in this one's place."""
+def report_warnings() -> None:
+    """Print warnings of the library from now on. A server may replace the handler."""
     logging.root.addHandler(_Notes())
 
 
@@ -87,12 +76,12 @@ def show_json(value: Any) -> None:
 
 
 def json_bytes(text: str) -> bytes:
-    """JSON in UTF-8; what has none, half of a pair, as JSON's own escape."""
+    """JSON in UTF-8; half a surrogate pair, which UTF-8 cannot encode, as a JSON escape."""
     return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text).encode()
 
 
 def table(*columns: str, wide: str = "") -> Table:
-    """A table without lines. A name that begins with ">" is a number's; `wide` takes the room that is left."""
+    """A table without borders. A name that begins with ">" is right-aligned; `wide` takes the remaining width."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", expand=bool(wide))
     for name in columns:
         right = name.startswith(">")
@@ -113,12 +102,12 @@ def bar(share: float, width: int = 12) -> Text:
 
 
 def printable(text: str) -> str:
-    """Text without what a terminal would obey."""
+    """Text with control characters escaped."""
     return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
 
 
-def counted(number: int, thing: str) -> str:
-    """A number of things, in words: "1 session", "2,000 sessions"."""
+def plural(number: int, thing: str) -> str:
+    """A number with its noun: "1 session", "2,000 sessions"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
@@ -127,8 +116,8 @@ def one_line(text: str, length: int = 300) -> str:
     return printable(" ".join(text[: 4 * length].split())[:length])
 
 
-def watched(items: Iterable[T], what: str) -> Iterator[T]:
-    """The items, with a bar on stderr while somebody looks on there."""
+def with_progress(items: Iterable[T], what: str) -> Iterator[T]:
+    """The items, with a progress bar on stderr when it is a terminal."""
     if not sys.stderr.isatty():
         yield from items
         return
@@ -137,6 +126,6 @@ def watched(items: Iterable[T], what: str) -> Iterator[T]:
     yield from track(items, description=what, console=Console(stderr=True), transient=True)
 
 
-def working(what: str) -> AbstractContextManager[Any]:
-    """A sign on stderr that something is going on, while somebody looks on there."""
+def spinner(what: str) -> AbstractContextManager[Any]:
+    """A spinner on stderr when it is a terminal."""
     return Console(stderr=True).status(what) if sys.stderr.isatty() else nullcontext()

@@ -1,6 +1,6 @@
-"""`compact plan`: what a compaction would do to a conversation, now.
+"""The command `plan`: what a compaction would do to a conversation now.
 
-Owns: `plan`, and the dry run behind it. Must never: change or store anything, or ask a model.
+Owns: `plan`, and `dry_run`, which `doctor` uses too. Must never: change or store anything, or call a model.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import PROBLEM, AllRows, ArchivePath, AsJson, ConfigFile, ModelName, Settings, Window, app, given
-from .input import ConversationFile, ConversationId, LogFormat, conversation_in, suited
-from .output import one_line, show, show_json, table, working
+from .app import PROBLEM, AllRows, ArchivePath, AsJson, ConfigFile, ModelName, Settings, Window, app, option_values
+from .input import ConversationFile, ConversationId, LogFormat, config_for, read_conversation
+from .output import one_line, show, show_json, spinner, table
 
 if TYPE_CHECKING:
     from .._compaction.plan import Plan, PlanCosts
@@ -47,27 +47,27 @@ def costs_of(plan: Plan) -> PlanCosts:
 def plan(
     file: ConversationFile,
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="Go on from the folds of this session in the archive.")
+        str | None, typer.Option("--session", "-s", help="Start from the compactions of this session in the archive.")
     ] = None,
     id: ConversationId = None,
     log_format: LogFormat = None,
     model: ModelName = None,
     window: Window = None,
     all_rows: AllRows = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when a fold is due.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 3 when a compaction is due.")] = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
     settings: Settings = None,
     path: ArchivePath = None,
 ) -> None:
-    """Say what a fold would do now, and do nothing: what goes, what stays, and which rule says so.
+    """Show what a compaction would do now: which messages it removes or keeps, and by which rule. Changes nothing.
 
     Example:  compact plan chat.json --window 32000
     """
-    conversation = conversation_in(file, id, log_format)
-    options = given(settings, model, window)
-    with working("planning"):
-        chosen = suited(config, options, conversation, path)
+    conversation = read_conversation(file, id, log_format)
+    options = option_values(settings, model, window)
+    with spinner("planning"):
+        chosen = config_for(config, options, conversation, path)
         found = dry_run(conversation, chosen, session)
     if as_json:
         show_json(_plan_value(found, chosen))
@@ -90,12 +90,12 @@ def verdict(plan: Plan) -> str:
 def outcome(plan: Plan) -> str:
     """What the list would be after the compaction."""
     if not plan.changes:
-        return "A compaction now would change nothing: there is nothing that may fold."
+        return "A compaction now would change nothing: no message may be compacted."
     costs, summaries = costs_of(plan), len(plan.folds)
     before, after = costs.usage.total, costs.tokens_after
     clipped = f", {len(plan.clips):,} clipped" if plan.clips else ""
     return (
-        f"A compaction now would leave {len(plan.slots):,} of {plan.size:,} messages, at most {after:,} tokens "
+        f"A compaction now would leave {len(plan.slots):,} of {plan.size:,} messages and at most {after:,} tokens "
         f"({max(0, before - after) / before:.0%} less): {len(plan.folded):,} go into {summaries:,} "
         f"{'summary' if summaries == 1 else 'summaries'} of at most {costs.summary_tokens:,} tokens{clipped}."
     )
@@ -119,7 +119,7 @@ def _fates(plan: Plan) -> Iterator[tuple[int, str, str]]:
         "retention window": f"retention_window {policy.retention_window}",
         "folds": "no rule keeps it",
         "newest": "the newest",
-        "left": "too small to fold",
+        "left": "not worth compacting",
     }
     clips = {clip.index: clip.tokens for clip in plan.clips}
     for index in range(plan.size):

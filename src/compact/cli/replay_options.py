@@ -1,6 +1,7 @@
-"""What the commands of the lab share: which conversations, under what, where, and what is seen meanwhile.
+"""Options of `replay` and `tune`, and the objects they stand for.
 
-Owns: the options of a run, and what they mean to the lab. Must never: show a result.
+Owns: the options of a run, and turning them into a setting, trials, conversations and an engine.
+Must never: show a result.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import typer
 
 from ..errors import ConfigError
 from .input import importer_names
-from .output import say
+from .output import report
 
 if TYPE_CHECKING:
     from ..importers import Conversation
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Address", "CacheRead", "CacheWrite", "EngineName", "EngineOption", "Format", "Jobs", "LabModel", "LabWindow",
-    "Logs", "NoCache", "Out", "conversations_in", "engine_of", "progress_bar", "setting_of", "told_to_resume",
+    "Logs", "NoCache", "Out", "engine_of", "open_conversations", "progress_bar", "resume_note", "setting_of",
     "trials_of",
 ]  # fmt: skip
 
@@ -35,14 +36,14 @@ INTERRUPTED = 130
 
 
 class EngineName(StrEnum):
-    """Where the runs happen."""
+    """Where runs are executed."""
 
     LOCAL = "local"
     RAY = "ray"
 
 
 Logs = Annotated[
-    list[str], typer.Argument(metavar="LOGS…", help="Logs: files, folders, patterns, s3://…, or - for a pipe.")
+    list[str], typer.Argument(metavar="LOGS…", help="Logs: files, folders, patterns, s3://…, or - for standard input.")
 ]
 LabWindow = Annotated[
     str | None,
@@ -50,12 +51,12 @@ LabWindow = Annotated[
         "--window",
         "-w",
         metavar="TOKENS|SHARE",
-        help="The window to replay with: tokens (32k), or a share of each conversation (25%); without it, the model's.",
+        help="Replay with this window: tokens (32k), or a share of each conversation (25%) (default: the model's).",
     ),
 ]
 LabModel = Annotated[
     str | None,
-    typer.Option("--model", "-m", help="Whose tokens and prices to count with; without it, the log's own model."),
+    typer.Option("--model", "-m", help="Use the tokens and prices of this model (default: the log's model)."),
 ]
 Format = Annotated[
     str | None,
@@ -63,35 +64,39 @@ Format = Annotated[
         "--from",
         "--format",
         metavar="NAME",
-        help="Whose logs these are; without it, the content tells.",
+        help="Read the logs as this format (default: detected).",
         autocompletion=importer_names,
     ),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; without it, one for each core.")]
-EngineOption = Annotated[EngineName, typer.Option("--engine", help="Processes on this machine, or a Ray cluster.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Use this many processes (default: one for each core).")
+]
+EngineOption = Annotated[
+    EngineName, typer.Option("--engine", help="Run in processes on this machine, or on a Ray cluster.")
+]
 Address = Annotated[
     str | None,
-    typer.Option("--address", help="The Ray cluster: auto, or host:port; without it, one is started here."),
+    typer.Option("--address", help="Use this Ray cluster: auto, or host:port (default: start one)."),
 ]
 CacheRead = Annotated[
     float | None,
-    typer.Option("--cache-read", min=0, help="What cached input costs, as a share of the input price (0.1)."),
+    typer.Option("--cache-read", min=0, help="Price cached input at this share of the input price, such as 0.1."),
 ]
 CacheWrite = Annotated[
     float | None,
-    typer.Option("--cache-write", min=0, help="What input costs that is put into the cache, likewise (1.25)."),
+    typer.Option("--cache-write", min=0, help="Price input that is written to the cache likewise, such as 1.25."),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Count as if the provider cached nothing.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Calculate costs without a cache.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="A folder for the report and for the results, from which a run can be taken up again."),
+    typer.Option("--out", help="Write the report and the results to this folder; the same command resumes the run."),
 ]
 
 
 def setting_of(
     window: str | None, model: str | None, cache_read: float | None, cache_write: float | None, no_cache: bool
 ) -> Setting:
-    """What holds for every policy of a run, as the options say it."""
+    """The setting of a run."""
     from ..config.model_catalog import Caching, caching_of
     from ..replay import Setting, Window
 
@@ -99,7 +104,7 @@ def setting_of(
     if cache_read is not None or cache_write is not None:
         known = caching_of(model) or (Caching(cache_read) if cache_read is not None else None)
         if no_cache or known is None:
-            raise typer.BadParameter("--cache-write needs --cache-read beside it, and neither goes with --no-cache")
+            raise typer.BadParameter("--cache-write needs --cache-read, and neither can be used with --no-cache")
         read = known.read if cache_read is None else cache_read
         caching = known._replace(read=read, write=known.write if cache_write is None else cache_write)
     try:
@@ -109,7 +114,7 @@ def setting_of(
 
 
 def trials_of(policies: list[str] | None) -> list[Trial]:
-    """The policies that were named, or the default ones."""
+    """The policies that are named, or the default ones."""
     from ..config import FILE_NAMES
     from ..replay import Trial
 
@@ -117,44 +122,44 @@ def trials_of(policies: list[str] | None) -> list[Trial]:
     return [Trial.load(name) for name in policies or ["default", *own[:1]]]
 
 
-def conversations_in(logs: list[str], log_format: str | None) -> tuple[Iterator[Conversation], bool]:
-    """The conversations, and whether there is but one. What cannot be read is told, and passed over."""
-    from .input import recorded_in
+def open_conversations(logs: list[str], log_format: str | None) -> tuple[Iterator[Conversation], bool]:
+    """The conversations, and whether there is only one. What cannot be read is reported and skipped."""
+    from .input import read_conversations
 
-    found = recorded_in(logs, log_format)
+    found = read_conversations(logs, log_format)
     first = list(islice(found, 2))
     return chain(first, found), len(first) == 1
 
 
 def engine_of(engine: EngineName, jobs: int | None, address: str | None, alone: bool) -> Engine:
-    """Where the runs happen. One conversation alone needs no second process."""
+    """The engine of a run. One conversation needs no second process."""
     if engine == EngineName.RAY:
         from ..replay.ray_executor import on_ray
 
         return on_ray(address, jobs)
     if address is not None:
-        raise typer.BadParameter("--address is a cluster's; add --engine ray")
-    from ..replay.executors import here, processes
+        raise typer.BadParameter("--address names a Ray cluster; add --engine ray")
+    from ..replay.executors import in_process, processes
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = jobs or cores
-    return here if alone or number == 1 else processes(number)
+    return in_process if alone or number == 1 else processes(number)
 
 
 @contextmanager
-def told_to_resume(out: Path | None) -> Iterator[None]:
-    """Ctrl-C ends a run with a sentence about what is kept."""
+def resume_note(out: Path | None) -> Iterator[None]:
+    """Report at Ctrl-C whether the run can be resumed."""
     try:
         yield
     except KeyboardInterrupt:
-        kept = "what is done is kept: the same command takes it up again" if out is not None else "nothing is kept"
-        say(f"compact: interrupted; {kept}" + ("" if out is not None else " without --out FOLDER"))
+        kept = "the same command resumes the run" if out is not None else "nothing is kept"
+        report(f"compact: interrupted; {kept}" + ("" if out is not None else " without --out FOLDER"))
         raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr, while somebody looks on there. How much there is to do is not known before it is read."""
+    """A progress bar on stderr when it is a terminal. The total is not known before the logs are read."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return

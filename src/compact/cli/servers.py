@@ -1,14 +1,14 @@
-"""The servers: the viewer, the proxy, and recall for agents.
+"""The commands that start a server: `view`, `proxy` and `mcp`.
 
-Owns: `view`, `proxy` and `mcp`: their options and what they say when they begin.
-Must never: import a server before its command is given.
+Owns: their options, and what they print at the start. Must never: import the proxy or the MCP server before its
+command is run.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode, urlsplit
 
 import typer
@@ -23,7 +23,7 @@ __all__: list[str] = []
 
 
 class LogLevel(StrEnum):
-    """What is worth a line."""
+    """The least severity that is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -31,36 +31,39 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+def _token_option(variable: str) -> Any:
+    return typer.Option(
+        "--token",
+        envvar=variable,
+        help="Require this token. Prefer the variable: other users can see a command line.",
+        show_default=False,
+    )
+
+
 @app.command()
 def view(
     source: Annotated[
         Path | None,
         typer.Argument(
-            help="An archive's folder or a .jsonl file of events; without it, the configured archive.",
+            help="The folder of an archive, or a .jsonl file of events (default: the configured archive).",
             show_default=False,
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; anything but loopback needs a token.")
+        str, typer.Option("--host", help="Listen on this address; any but loopback needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0 takes any that is free.")] = PORT,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token",
-            envvar="COMPACT_VIEW_TOKEN",
-            help="Let in only who has it. Better set as a variable: a command line can be seen by others.",
-            show_default=False,
-        ),
-    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65_535, help="Listen on this port; 0 chooses a free one.")
+    ] = PORT,
+    token: Annotated[str | None, _token_option("COMPACT_VIEW_TOKEN")] = None,
     db: Annotated[
         Path | None,
-        typer.Option("--db", help="The file that keeps what was seen; without it, one beside the archive."),
+        typer.Option("--db", help="Store the viewer's data in this file (default: one beside the archive)."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show what was folded, when, why and at what price, in a page on this machine. Follows an agent live.
+    """Show every compaction with its time, reason and cost on a local web page, and follow agents live.
 
     Example:  compact view .compact/archive
     """
@@ -69,7 +72,7 @@ def view(
     token = token or None
 
     def started(address: str, shown: str) -> None:
-        # With a token the variable stands for it: a shell puts it in, and the line can be shown to anybody.
+        # The variable stands for the token: a shell inserts it, and the printed line holds no secret.
         url = address if token is None else address.replace("://", "://token:$COMPACT_VIEW_TOKEN@")
         typer.echo(
             f"{address} shows {shown}; to follow an agent live, start it with "
@@ -85,38 +88,34 @@ def view(
 def proxy(
     upstream: Annotated[
         str | None,
-        typer.Option("--upstream", "-u", help="The API that requests are sent to.", show_default=False),
+        typer.Option("--upstream", "-u", help="Send requests to this API.", show_default=False),
     ] = None,
     host: Annotated[
-        str | None, typer.Option("--host", help="Where to listen; anything but loopback needs a token. [127.0.0.1]")
+        str | None,
+        typer.Option("--host", help="Listen on this address; any but loopback needs a token (default: 127.0.0.1)."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65_535, help="0 takes any that is free. [8788]")
+        int | None,
+        typer.Option("--port", min=0, max=65_535, help="Listen on this port; 0 chooses a free one (default: 8788)."),
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option("--state", help="Where folds are known: memory, sqlite:PATH, or redis://… for many. [memory]"),
+        typer.Option("--state", help="Share compactions through memory, sqlite:PATH or redis://… (default: memory)."),
     ] = None,
     summary_model: Annotated[
         str | None,
         typer.Option(
             "--summary-model",
-            help="A model of the upstream that writes summaries, same for the request's own; without it, no model.",
+            help="Let this model of the upstream write summaries; same is the request's own (default: no model).",
         ),
     ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            "--token",
-            envvar="COMPACT_PROXY_TOKEN",
-            help="Let in only who has it. Better set as a variable: a command line can be seen by others.",
-            show_default=False,
-        ),
-    ] = None,
-    log_level: Annotated[LogLevel, typer.Option("--log-level", help="What is logged, as JSON lines.")] = LogLevel.INFO,
+    token: Annotated[str | None, _token_option("COMPACT_PROXY_TOKEN")] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="Log from this level on, as JSON lines.")
+    ] = LogLevel.INFO,
     config: ConfigFile = None,
 ) -> None:
-    """Keep the conversations of any agent inside its model's window: point its base URL here, and change no code.
+    """Run a proxy that compacts the conversations of any agent: point its base URL here, without a change in code.
 
     Example:  compact proxy --upstream https://api.openai.com
     """
@@ -134,7 +133,7 @@ def proxy(
     token = token or None
 
     def started(address: str) -> None:
-        # With a token the variable stands for it: a shell puts it in, and the line can be shown to anybody.
+        # The variable stands for the token: a shell inserts it, and the printed line holds no secret.
         base = address if token is None else f"{address}/~$COMPACT_PROXY_TOKEN"
         name = urlsplit(loaded.proxy.upstream or "").hostname
         typer.echo(f"{address} sends everything to {loaded.proxy.upstream} (Ctrl-C ends). Start your agent with")
@@ -144,7 +143,7 @@ def proxy(
             typer.echo(f"  export ANTHROPIC_BASE_URL={base}")
         if is_disabled():
             typer.echo(f"{DISABLED_NOTICE}.")
-        typer.echo(f"Summaries: {_summarizer(loaded)}. Archive: {_archive(loaded)}.")
+        typer.echo(f"Summaries: {_summarizer_text(loaded)}. Archive: {_archive_text(loaded)}.")
 
     serve(loaded, token=token, log_level=log_level, started=started)
 
@@ -153,12 +152,12 @@ def proxy(
 def mcp(
     session: Annotated[
         str | None,
-        typer.Option("--session", "-s", help="Offer this session only; without it the agent names the session."),
+        typer.Option("--session", "-s", help="Serve only this session (default: the agent names one)."),
     ] = None,
     config: ConfigFile = None,
     path: ArchivePath = None,
 ) -> None:
-    """Serve recall over the archive to an agent, by the Model Context Protocol on standard input and output.
+    """Serve recall over the archive to an agent, with the Model Context Protocol on standard input and output.
 
     Example:  compact mcp --session chat
     """
@@ -168,19 +167,19 @@ def mcp(
         serve(manager, session)
 
 
-def _summarizer(config: CompactConfig) -> str:
-    """Who writes the summaries of a proxy."""
+def _summarizer_text(config: CompactConfig) -> str:
+    """How a proxy makes its summaries."""
     model, summary = config.proxy.summary_model, config.summary
     if model is not None:
-        return "by the request's own model" if model == "same" else f"by {model}, of the same upstream"
+        return "by the request's own model" if model == "same" else f"by {model} of the same upstream"
     if summary.provider == "extract":
         return "taken from the messages, without a model (--summary-model names one)"
-    return f"by {summary.model or 'the usual model'}, through {summary.provider}"
+    return f"by {summary.model or 'the default model'} through {summary.provider}"
 
 
-def _archive(config: CompactConfig) -> str:
-    """Where the originals of what is folded are."""
+def _archive_text(config: CompactConfig) -> str:
+    """Where a proxy archives the original messages."""
     storage = config.storage
     if storage.adapter == "none":
-        return "none, so what is folded cannot be brought back"
+        return "none, so compacted messages cannot be restored"
     return str(Path(storage.path).absolute()) if storage.adapter == "fs" else f"s3://{storage.bucket}/{storage.prefix}"

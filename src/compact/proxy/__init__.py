@@ -1,19 +1,19 @@
-"""The proxy: `compact proxy`, for agents that are given nothing but another base URL.
+"""The proxy behind `compact proxy`: agents use it through their base URL, without a change in their code.
 
-Owns: `serve`, `running`, `PORT`. Must never: be needed by the library.
+Owns: `serve`, `running`, `PORT`. Must never: be imported by the library.
 
-    client → _guard → _relay → _conversations → manager       what of the list is sent
-                         │           ↕ _state                 folds that other proxies made
-                         ↓
-                     _upstream → provider                     everything else passes as it came
+    client → access → relay → conversations → manager         which messages are sent
+                        │           ↕ state                   compactions made by other proxies
+                        ↓
+                    upstream → provider                       everything else passes unchanged
 """
 
 from __future__ import annotations
 
 from ..config.proxy_section import ProxyPolicy
-from .serve import running, serve
+from .server import running, serve
 
 __all__ = ["PORT", "running", "serve"]
 
 PORT: int = ProxyPolicy().port
-"""Where it listens unless told otherwise."""
+"""The default port."""

@@ -1,14 +1,14 @@
-"""Who may ask the proxy.
+"""Access control: which requests the proxy accepts.
 
-Owns: `Guard`, an ASGI middleware in front of everything. Must never: read a body, log a path, or let a token in an
-address go on to the upstream.
+Owns: `ProxyGuard`, an ASGI middleware in front of the application. Must never: read a body, log a path, or pass a token
+in the path on to the upstream.
 
-- A request that comes from somewhere else (`_http.access`) gets nothing; with a token it may name any host.
-- A request is for a path. A whole address, `host:port` or `*` is for another kind of proxy, and so is a WebSocket.
-- A request whose end two readers may see in different places is nobody's: what one takes for a body is a request of
-  its own to the other. The server refuses most of these; what it lets through is refused here, and the connection ends.
-- With a token: as the header `x-compact-token`, or in the base URL (`http://proxy:8788/~TOKEN/v1`), which needs no code
-  at all; `/metrics` also takes it as a bearer, and `/healthz` needs none.
+- A request from another site (`_http.access`) is refused; with a token it may name any host.
+- A request names a path. A whole address, `host:port` or `*` is meant for a web proxy and refused, as is a WebSocket.
+- A request whose end is ambiguous is refused, because of request smuggling: what one reader takes for a body is a
+  second request to another. The server refuses most of these; the others are refused here, and the connection closes.
+- The token is sent as the header `x-compact-token`, or in the base URL (`http://proxy:8788/~TOKEN/v1`), which needs no
+  change in code; `/metrics` also takes it as a bearer token, and `/healthz` needs none.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from starlette.responses import JSONResponse
 
 from .._http.access import allowed_hosts, bearer_token, foreign_request_reason, secrets_equal
 from .operations import Operations
-from .responses import refusal_value
+from .responses import error_body
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["LONGEST_HEAD", "Guard"]
+__all__ = ["LONGEST_HEAD", "ProxyGuard"]
 
 _NEEDED = (
     "This proxy needs its token: put it into the base URL, http://HOST:PORT/~TOKEN/v1, or send it as the header "
-    "x-compact-token. Whoever started the proxy set it as COMPACT_PROXY_TOKEN."
+    "x-compact-token. It is set as COMPACT_PROXY_TOKEN where the proxy is started."
 )
-_NONE_SET = "The base URL holds a token (/~…/), and this proxy has none: take that part out of the base URL."
+_NONE_SET = "The base URL holds a token (/~…/), and this proxy has none: remove that part of the base URL."
 _TARGET = "A request must name a path of this server, not another address: use it as a base URL, not as a web proxy."
-_TWO_HOSTS = "The request names its host twice, so nobody can say which one it means."
+_TWO_HOSTS = "The request names its host twice; send one Host header."
 _VERSION = "The request is not in HTTP/1.1."
 _CODING = "The body has a transfer-encoding other than chunked."
 _OFFER = (
-    "The request has a body and offers to go on in another protocol, at which its body gets lost: use HTTP/1.1 alone; "
+    "The request has a body and offers to switch to another protocol, which would lose the body: use HTTP/1.1 only; "
     "in Java, HttpClient.newBuilder().version(HTTP_1_1)."
 )
 LONGEST_HEAD = 65_536
@@ -47,8 +47,8 @@ _HEAD = f"The headers have more than {LONGEST_HEAD:,} bytes."
 _UPGRADE = "This proxy speaks HTTP, with streams as server-sent events, and no WebSocket: use the HTTP transport."
 
 
-class Guard:
-    """Lets through what may pass, and answers the rest."""
+class ProxyGuard:
+    """Passes accepted requests on, and answers the others with an error."""
 
     def __init__(self, app: ASGIApp, operations: Operations, *, host: str, token: str | None = None) -> None:
         self._app = app
@@ -57,34 +57,34 @@ class Guard:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        if scope["type"] != "http":  # the server hands out nothing else
+        """Handle one request."""
+        if scope["type"] != "http":  # the server passes nothing else
             return
         headers = dict(scope["headers"])
-        refused, scope = self._judged(scope, headers)
+        refused, scope = self._check(scope, headers)
         if refused is not None:
             status, why = refused
             record = self._operations.begin("other")
             closing = {"connection": "close"}
             besides = {400: closing, 401: {"www-authenticate": "Bearer"}, 431: closing}.get(status)
-            await JSONResponse(refusal_value(why), status, besides)(scope, receive, send)
-            record.done(status=status)
+            await JSONResponse(error_body(why), status, besides)(scope, receive, send)
+            record.finish(status=status)
         else:
             await self._app(scope, receive, send)
 
-    def _judged(self, scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[tuple[int, str] | None, Scope]:
-        """Why a request may not pass, if it may not; and the request without a token in its path."""
+    def _check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[tuple[int, str] | None, Scope]:
+        """The status and reason of a refusal, or None; and the request without a token in its path."""
         path = scope.get("raw_path") or scope["path"].encode()
         if not path.startswith(b"/"):
             return (400, _TARGET), scope
         if len(headers) != len(scope["headers"]) and sum(name == b"host" for name, _ in scope["headers"]) > 1:
             return (400, _TWO_HOSTS), scope
-        if (unsafe := _unsafe(scope, headers)) is not None:
+        if (unsafe := _check_head(scope, headers)) is not None:
             return unsafe, scope
         if (wrong := foreign_request_reason(headers, self._names)) is not None:
             return (403, wrong), scope
         if headers.get(b"upgrade", b"").lower() == b"websocket":
-            return (426, _UPGRADE), scope  # the status at which Codex goes on over HTTP at once
+            return (426, _UPGRADE), scope  # at this status Codex switches to HTTP at once
         given = headers.get(b"x-compact-token", b"")
         if path[1:2] in (b"~", b"%"):  # a client may write a tilde as %7E
             first, _, rest = path[1:].partition(b"/")
@@ -105,8 +105,8 @@ class Guard:
         return (401, _NEEDED), scope
 
 
-def _unsafe(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
-    """What is wrong with a request's head beyond what the server sees."""
+def _check_head(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    """The status and reason of a refusal for a request's head that the server let through; None for a safe head."""
     if scope["http_version"] not in ("1.1", "1.0"):
         return 400, _VERSION
     if b"transfer-encoding" in headers:

@@ -1,7 +1,7 @@
-"""A request's body with the place of everything in it, so that what stays is sent byte for byte as it came.
+"""A request's JSON body with the position of every field and message in its text.
 
-Owns: `Body`. Must never: judge what it reads, or write a kept message anew: numbers, escapes and the order of fields
-are the client's.
+Owns: `Body`. Must never: validate what it reads, or serialize a kept message again: kept messages are sent byte for
+byte, with the client's numbers, escapes and order of fields.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Body", "Span"]
+__all__ = ["Body", "TextRange"]
 
-Span = tuple[int, int]
-"""Where a value stands in the text."""
+TextRange = tuple[int, int]
+"""Start and end of a value in the text."""
 
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _blank = re.compile(r"[ \t\n\r]*").match
@@ -23,37 +23,37 @@ _blank = re.compile(r"[ \t\n\r]*").match
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A JSON object that has a list of messages in one of its fields."""
+    """A JSON object with a list of messages in one of its fields."""
 
     text: str
     size: int
-    """Bytes that it came in: no fewer than it has tokens, which characters may be."""
+    """Bytes of the body. A text never has more tokens than bytes; it may have more tokens than characters."""
     fields: Mapping[str, Any]
-    places: Mapping[str, Span]
-    """Where the value of each field stands."""
+    places: Mapping[str, TextRange]
+    """The range of each field's value."""
     messages: list[Any]
-    spans: list[Span]
-    """Where each message stands."""
+    spans: list[TextRange]
+    """The range of each message."""
 
     @classmethod
     def read(cls, raw: bytes, listed: str) -> Body | None:
-        """The body in these bytes; None when it is none, or has no list of objects in the field `listed`."""
+        """Parse a body; None when it is invalid, or has no list of objects in the field `listed`."""
         try:
-            return _read(raw.decode("utf-8"), len(raw), listed)
+            return _parse(raw.decode("utf-8"), len(raw), listed)
         except (ValueError, StopIteration, IndexError, RecursionError):
-            return None  # whoever gets it will say what is wrong with it
+            return None  # the upstream reports what is wrong with it
 
-    def slice(self, span: Span) -> bytes:
-        """What stands there."""
+    def slice(self, span: TextRange) -> bytes:
+        """The bytes in a range."""
         return self.text[span[0] : span[1]].encode()
 
     @property
-    def end(self) -> bytes:
-        """What stands behind the last message."""
+    def ending(self) -> bytes:
+        """The bytes after the last message."""
         return self.slice((self.spans[-1][1], len(self.text)))
 
-    def carrying(self, messages: Sequence[Any]) -> bytes:
-        """The same body with these messages; those that were in it before stand as they did."""
+    def with_messages(self, messages: Sequence[Any]) -> bytes:
+        """The same body with these messages; those that it has already stay byte for byte."""
         known = {id(message): span for message, span in zip(self.messages, self.spans, strict=True)}
         listed = (
             self.text[known[id(message)][0] : known[id(message)][1]] if id(message) in known else json.dumps(message)
@@ -64,19 +64,19 @@ class Body:
 
 
 _LISTED = ""
-"""The place of the list itself: no field of an API has this name."""
+"""The key of the list's range in `places`; no field of an API has this name."""
 
 
-def _read(text: str, size: int, listed: str) -> Body | None:
+def _parse(text: str, size: int, listed: str) -> Body | None:
     fields: dict[str, Any] = {}
-    places: dict[str, Span] = {}
-    spans: list[Span] = []
+    places: dict[str, TextRange] = {}
+    spans: list[TextRange] = []
     at = _skip(text, 0, "{")
     while text[at] != "}":
         name, at = _scan(text, at)
         at = _skip(text, _skip(text, at), ":")
         if not isinstance(name, str) or name in fields or name == _LISTED:
-            return None  # a field twice: readers differ in which one counts
+            return None  # a field twice: parsers differ in which one they use
         start = at
         if name == listed and text[at] == "[":
             fields[name], spans, at = _items(text, at)
@@ -91,23 +91,23 @@ def _read(text: str, size: int, listed: str) -> Body | None:
     return Body(text, size, fields, places, messages, spans) if _LISTED in places else None
 
 
-def _items(text: str, at: int) -> tuple[list[Any], list[Span], int]:
-    """The items of the list that starts here, their places, and where it ends."""
+def _items(text: str, at: int) -> tuple[list[Any], list[TextRange], int]:
+    """The items of the list that starts here, their ranges, and where the list ends."""
     items: list[Any] = []
-    spans: list[Span] = []
+    spans: list[TextRange] = []
     at = _skip(text, at, "[")
     while text[at] != "]":
         item, end = _scan(text, at)
         items.append(item)
         spans.append((at, end))
-        # Nearly everybody writes a list in one of two ways, and there may be a thousand messages.
+        # Most clients write a list in one of two ways, and there may be a thousand messages.
         more = 2 if text.startswith(", {", end) else 1 if text.startswith(",{", end) else 0
         at = end + more if more else _next(text, end, "]")
     return items, spans, at + 1
 
 
 def _next(text: str, at: int, closing: str) -> int:
-    """Where the next item starts, or the closing bracket stands."""
+    """The position of the next item, or of the closing bracket."""
     at = _skip(text, at)
     if text[at] == closing:
         return at
@@ -118,7 +118,7 @@ def _next(text: str, at: int, closing: str) -> int:
 
 
 def _skip(text: str, at: int, expected: str = "") -> int:
-    """Past blanks; and when a character is expected here after them, past it and the blanks behind it."""
+    """The position after blanks; with `expected`, after that character and the blanks that follow it."""
     found = _blank(text, at)
     at = found.end() if found else at
     if not expected:

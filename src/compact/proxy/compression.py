@@ -1,67 +1,72 @@
-"""Packed bodies: gzip and deflate, which the standard library reads.
+"""Decompression of gzip and deflate bodies, which the standard library reads.
 
-Owns: unpacking a request within its limit, overhearing a packed answer, and not asking for one that cannot be
-overheard. Must never: unpack more than it was told to, or hand on what it unpacked instead of what came.
+Owns: decompressing a request within its limit, decompressing a response while it passes, and accepting only encodings
+that can be decompressed. Must never: decompress more than the limit, or pass on decompressed bytes in place of the
+original ones.
 """
 
 from __future__ import annotations
 
 import zlib
 
-from .responses import Refused
+from .responses import RequestRefused
 
-__all__ = ["Unpacker", "overheard", "unpacked"]
+__all__ = ["Unpacker", "readable_encodings", "unpack_body"]
 
 _PACKED = (b"gzip", b"x-gzip", b"deflate")
 _EITHER = 47
-"""What zlib calls "gzip or deflate, whichever it is"."""
+"""The `wbits` of zlib that accepts both gzip and deflate."""
 _AT_ONCE = 1 << 20
-"""Bytes that one part of an answer is unpacked to; one that holds more is not listened to any further."""
+"""Bytes that one part of a response is decompressed to; after a larger part decompression stops."""
 
 
-def overheard(accepted: bytes) -> bytes:
-    """Of the packings that a client takes, those that we can read too; what a refusal says must be understood."""
-    named = [part.strip() for part in accepted.split(b",")]
-    kept = [part for part in named if part.partition(b";")[0].strip().lower() in (*_PACKED, b"identity")]
-    return b", ".join(kept) or b"identity"
+def readable_encodings(accepted: bytes) -> bytes:
+    """The encodings of an Accept-Encoding header that the proxy can decompress too; it has to read refusals."""
+    encodings = [part.strip() for part in accepted.split(b",")]
+    readable = [part for part in encodings if part.partition(b";")[0].strip().lower() in (*_PACKED, b"identity")]
+    return b", ".join(readable) or b"identity"
 
 
-def unpacked(content: bytes, encoding: bytes, most: int) -> bytes:
-    """A request's body without its packing; what we cannot read is left as it is."""
+def unpack_body(content: bytes, encoding: bytes, most: int) -> bytes:
+    """Decompress a request's body; other encodings stay as they are."""
     if b"," in encoding:
-        raise Refused(400, "The body is packed more than once, so nobody can say how large it is.")
+        raise RequestRefused(
+            400, "The body is compressed more than once, so its size cannot be checked; compress it once."
+        )
     if encoding.strip().lower() not in _PACKED:
         return content
     reader = zlib.decompressobj(wbits=_EITHER)
     try:
         plain = reader.decompress(content, most + 1)
     except zlib.error:
-        raise Refused(400, "The body is not the gzip that its content-encoding says.") from None
+        raise RequestRefused(400, "The body is not valid gzip or deflate, as its content-encoding says.") from None
     if len(plain) > most:
-        raise Refused(413, f"The body has more than {most:,} bytes unpacked, which is proxy.max_body; raise it.")
+        raise RequestRefused(
+            413, f"The body has more than {most:,} bytes decompressed, which is proxy.max_body; raise it."
+        )
     if not reader.eof or reader.unused_data:
-        raise Refused(400, "The body is gzip that ends too early, or has something behind its end.")
+        raise RequestRefused(400, "The compressed body ends too early, or has data after its end.")
     return plain
 
 
 class Unpacker:
-    """The words of an answer, part by part; nothing any more once they cannot be read."""
+    """Decompresses a response part by part; gives no bytes after a part that it cannot read."""
 
     def __init__(self, encoding: bytes) -> None:
         self._plain = encoding in (b"", b"identity")
         self._reader = zlib.decompressobj(wbits=_EITHER) if encoding in _PACKED else None
 
     def read(self, part: bytes) -> bytes:
-        """What a part says."""
+        """Decompress one part."""
         if self._plain:
             return part
         if self._reader is None:
             return b""
         try:
-            said = self._reader.decompress(part, _AT_ONCE)
+            plain = self._reader.decompress(part, _AT_ONCE)
         except zlib.error:
             self._reader = None
             return b""
         if self._reader.unconsumed_tail:
             self._reader = None
-        return said
+        return plain

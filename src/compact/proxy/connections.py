@@ -1,10 +1,10 @@
-"""Connections to one server.
+"""A connection pool for one server.
 
 Owns: `Pool`: which connections are open, and which one a request gets. Must never: read or write on them itself.
 
-httpcore's own pool looks at every pair of its connections for each request (with 32 at once that was half of the
-proxy's time), because it serves many servers. Here is one, so a stack of those that nobody uses is enough: the one that
-was used last is taken first, and only that one is looked at.
+httpcore's own pool compares every pair of its connections for each request (with 32 at once that was half of the
+proxy's time), because it serves many servers. For one server a stack of idle connections is enough: the one used last
+is taken first, and only that one is checked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import httpcore
 __all__ = ["Pool"]
 
 _KEPT = 200
-"""Connections kept open while nobody uses them."""
+"""Idle connections that are kept open."""
 _EXPIRY = 30.0
-"""Seconds that one is kept."""
+"""Seconds that an idle connection is kept."""
 
 
 class Pool:
@@ -32,14 +32,14 @@ class Pool:
         self._busy: set[httpcore.AsyncHTTPConnection] = set()
 
     async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        """Send a request; the answer is open and must be closed."""
-        connection = await self._taken()
+        """Send a request; the caller closes the response."""
+        connection = await self._take()
         try:
             response = await connection.handle_async_request(request)
         except BaseException:
-            await self.take_back(connection)
+            await self.release(connection)
             raise
-        content = _Stream(self, connection, response.stream)
+        content = _PooledStream(self, connection, response.stream)
         return httpcore.Response(
             response.status, headers=response.headers, content=content, extensions=response.extensions
         )
@@ -50,7 +50,7 @@ class Pool:
             await connection.aclose()
         self._idle.clear()
 
-    async def _taken(self) -> httpcore.AsyncHTTPConnection:
+    async def _take(self) -> httpcore.AsyncHTTPConnection:
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed() and not connection.has_expired():
@@ -61,10 +61,10 @@ class Pool:
         self._busy.add(connection)
         return connection
 
-    async def take_back(self, connection: httpcore.AsyncHTTPConnection) -> None:
-        """Nobody uses this one any more."""
+    async def release(self, connection: httpcore.AsyncHTTPConnection) -> None:
+        """Return a connection to the pool, or close it."""
         self._busy.discard(connection)
-        if self._idle and self._idle[0].has_expired():  # the one that nobody has used for longest
+        if self._idle and self._idle[0].has_expired():  # the one unused for longest
             await self._idle.pop(0).aclose()
         if connection.is_idle() and len(self._idle) < _KEPT:
             self._idle.append(connection)
@@ -72,8 +72,8 @@ class Pool:
             await connection.aclose()
 
 
-class _Stream:
-    """An answer's bytes; closing it gives the connection back."""
+class _PooledStream:
+    """The bytes of a response; closing it returns the connection."""
 
     def __init__(self, pool: Pool, connection: httpcore.AsyncHTTPConnection, stream: Any) -> None:
         self._pool, self._connection, self._stream = pool, connection, stream
@@ -83,10 +83,10 @@ class _Stream:
             yield part
 
     async def aclose(self) -> None:
-        """Whatever was not read is not wanted."""
+        """Close the response, read or not."""
         if self._stream is not None:
             stream, self._stream = self._stream, None
             try:
                 await stream.aclose()
             finally:
-                await self._pool.take_back(self._connection)
+                await self._pool.release(self._connection)

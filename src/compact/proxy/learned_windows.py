@@ -1,7 +1,7 @@
-"""Windows that providers were heard to have.
+"""Context windows learned from refusals of providers.
 
-Owns: `Limits`: for how long one is believed, here and by those who share the state. Must never: know whose it is, or
-read a refusal.
+Owns: `LearnedWindows`: how long a learned window is used, in this proxy and in those that share its state.
+Must never: know whose window it is, or read a refusal.
 """
 
 from __future__ import annotations
@@ -9,47 +9,47 @@ from __future__ import annotations
 import json
 import time
 
-from .bounded import Bounded
-from .state import State
+from .lru_cache import LruCache
+from .state import SharedState
 
-__all__ = ["Limits"]
+__all__ = ["LearnedWindows"]
 
-_BELIEVED = 3_600.0
-"""Seconds for which a window is believed that a refusal taught: words may be misread, and servers change."""
-_UNASKED = 60.0
-"""Seconds after which others are asked again whether they learned one."""
+_EXPIRY = 3_600.0
+"""Seconds for which a learned window is used: a refusal may be misread, and servers change."""
+_REFRESH = 60.0
+"""Seconds after which the shared state is read again."""
 _HELD = 10_000
 
 
-class Limits:
+class LearnedWindows:
     """Learned windows by key. Belongs to one event loop."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SharedState) -> None:
         self._state = state
-        self._known: Bounded[str, tuple[int, float]] = Bounded(_HELD)
-        """Each window, 0 for none, and until when that holds."""
+        self._known: LruCache[str, tuple[int, float]] = LruCache(_HELD)
+        """Each window, 0 for none, and when it expires."""
 
-    async def of(self, key: str) -> int | None:
-        """The window that was learned, while it is believed."""
+    async def get(self, key: str) -> int | None:
+        """The learned window of a key, or None."""
         now = time.time()
         limit, until = self._known.get(key) or (0, 0.0)
         if now >= until:
             found = await self._state.first([key])
-            limit, until = _read(found[1]) if found else (0, 0.0)
+            limit, until = _parse_window(found[1]) if found else (0, 0.0)
             if now >= until:
-                limit, until = 0, now + _UNASKED
-            self._known.keep(key, (limit, until))
+                limit, until = 0, now + _REFRESH
+            self._known.put(key, (limit, until))
         return limit or None
 
     async def learn(self, key: str, limit: int) -> None:
-        """A request above this was refused. The lowest of those that are believed counts."""
-        lowest, until = min(limit, await self.of(key) or limit), time.time() + _BELIEVED
-        self._known.keep(key, (lowest, until))
+        """Learn that requests above a size are refused. The lowest window that has not expired is kept."""
+        lowest, until = min(limit, await self.get(key) or limit), time.time() + _EXPIRY
+        self._known.put(key, (lowest, until))
         await self._state.put(key, json.dumps([lowest, until]).encode())
 
 
-def _read(value: bytes) -> tuple[int, float]:
-    """What somebody learned; nothing when it cannot be read."""
+def _parse_window(value: bytes) -> tuple[int, float]:
+    """A window of the shared state and its expiry; zeros when it cannot be read."""
     try:
         limit, until = json.loads(value)
         return int(limit), float(until)

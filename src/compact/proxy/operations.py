@@ -1,27 +1,25 @@
-"""What a proxy tells its operators: numbers, one line for each request, and whether it is well.
+"""Metrics, log and health of a proxy.
 
-Owns: the metrics, the form of a log line, `/metrics` and `/healthz`. Must never: hold or print what a request says: no
-message, path, query, header or id, and no text of another library, which may quote any of them.
+Owns: the metrics, the form of a log line, `/metrics` and `/healthz`. Must never: keep or print content of a request:
+no message, path, query, header or id, and no text of another library, which may quote any of them.
 
-- A request is `record = operations.begin(endpoint)`, then `record.done(…)`, once; the second time does nothing.
-- Labels are words of this code, so that no client decides how many series there are.
-- A log that cannot be written (a full disk, a closed pipe) costs its line, never a request.
+- A request is `record = operations.begin(endpoint)`, then `record.finish(…)`; a second `finish` does nothing.
+- Labels are words of this code, so that clients cannot create series.
+- A log line that cannot be written (a full disk, a closed pipe) is lost; the request is not affected.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from hashlib import blake2b
 from time import perf_counter
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from prometheus_client import (
     CollectorRegistry,
@@ -36,51 +34,33 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.responses import JSONResponse, Response
 
+from .fingerprint import loggable_session
+
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["LEVELS", "PATHS", "Operations", "Record"]
+    from .conversations import CompactedRequest
+
+__all__ = ["LEVELS", "PATHS", "Operations", "RequestRecord"]
 
 PATHS = frozenset({"/healthz", "/metrics"})
-"""What a proxy answers itself; all else is the upstream's."""
+"""Paths that the proxy answers itself; all others go to the upstream."""
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 _FOLDS = ("new", "replayed", "recovered", "prepared")
-"""Made for this request; known already; made because the upstream said "too long"; written ahead of need."""
+"""Made for this request; known already; made after the upstream refused the size; made ahead of need."""
 _ENDPOINTS = ("openai-chat", "openai-responses", "anthropic", "other")
-_OURS = re.compile(r"proxy-[0-9a-f]{16}")
-"""A session's id that the proxy made itself."""
 _HEADERS = {"server": "compact proxy", "cache-control": "no-store"}
 _SECONDS = (0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 
 
-class Fold(Protocol):
-    """What became of a request whose history was folded."""
-
-    @property
-    def kind(self) -> str:
-        """One of `_FOLDS`."""
-
-    @property
-    def session(self) -> str:
-        """The id of its session."""
-
-    @property
-    def before(self) -> int:
-        """Tokens that came in."""
-
-    @property
-    def after(self) -> int:
-        """Tokens that were sent."""
-
-
 class Operations:
-    """The numbers and the log of one proxy. As an ASGI application it answers `PATHS`."""
+    """The metrics and the log of one proxy. As an ASGI application it answers `PATHS`."""
 
     def __init__(self, *, level: str = "info", out: TextIO | None = None) -> None:
         self.draining = False
         self.state: object = None
-        """What proxies share. One that can be lost has `away` and `failures`, one in this process has not."""
+        """The shared state. One that can fail has `away` and `failures`; None for one in this process."""
         self._least = LEVELS[level]
         self._out = out or sys.stderr
         self._registry = registry = CollectorRegistry()
@@ -99,23 +79,23 @@ class Operations:
         self._first = histogram("first_byte_seconds", "From the request's head to the first byte of its answer.")
         moved = counter("bytes_total", "Bytes of bodies, from clients (in) and to them (out).", "direction")
         self._in, self._sent = moved.labels("in"), moved.labels("out")
-        self._folds = counter("folds_total", "Requests that went out with a folded history.", "kind")
-        tokens = counter("tokens_total", "Tokens of folded requests, before and after.", "when")
+        self._folds = counter("folds_total", "Requests that were sent with a compacted history.", "kind")
+        tokens = counter("tokens_total", "Tokens of compacted requests, before and after.", "when")
         self._before, self._after = tokens.labels("before"), tokens.labels("after")
-        for kind in _FOLDS:  # a series that is there from the start shows its first increase
+        for kind in _FOLDS:  # a series that exists from the start shows its first increase
             self._folds.labels(kind)
         self._troubles = counter("troubles_total", "Warnings and errors of the log, by their event.", "event")
         self._running = Gauge("compact_proxy_in_flight", "Requests being answered now.", registry=registry)
         self.buffered = Gauge("compact_proxy_buffered_bytes", "Bytes of bodies held now.", registry=registry)
 
-    def begin(self, endpoint: str) -> Record:
-        """A request has come."""
+    def begin(self, endpoint: str) -> RequestRecord:
+        """Start the record of a request."""
         self._running.inc()
-        return Record(self, endpoint if endpoint in _ENDPOINTS else "other")
+        return RequestRecord(self, endpoint if endpoint in _ENDPOINTS else "other")
 
-    def say(self, level: str, event: str, **fields: Any) -> None:
-        """One line of the log; fields that are None are left out. `event` is a word of the code, never of a client,
-        and the values must be safe to show to anybody."""
+    def log(self, level: str, event: str, **fields: Any) -> None:
+        """Write one log line; fields that are None are left out. `event` is a word of the code, never of a client, and
+        the values must be safe to publish."""
         if LEVELS[level] >= LEVELS["warning"]:
             self._troubles.labels(event if event.isidentifier() else "other").inc()
         self._write(level, event, fields)
@@ -142,57 +122,59 @@ class Operations:
         await answer(scope, receive, send)
 
     def _health(self) -> Response:
-        """Whether requests may be sent here. A state that is away costs summaries, so all is well then."""
+        """Whether requests may be sent here. A shared state that fails costs summaries only, so the status is ok."""
         if self.draining:
             return JSONResponse({"status": "draining"}, 503, _HEADERS)
         away = getattr(self.state, "away", None)
         state = "memory" if away is None else "away" if away else "ok"
         return JSONResponse({"status": "ok", "state": state}, headers=_HEADERS)
 
-    def own_process(self) -> None:
-        """This process is ours alone: let every library speak through `say` only, without its words, and leave out
-        when each number began, which doubles the series."""
-        logging.root.handlers[:] = [_Marks(self)]
+    def log_libraries(self) -> None:
+        """Send the warnings of all libraries through `log`, without their text. For a process that only runs a proxy.
+
+        Also leaves out when each metric was created, which doubles the series.
+        """
+        logging.root.handlers[:] = [_LibraryWarnings(self)]
         logging.captureWarnings(True)
-        threading.excepthook = lambda said: self.say("error", "library", raised=said.exc_type.__name__)
+        threading.excepthook = lambda args: self.log("error", "library", raised=args.exc_type.__name__)
         disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class Record:
-    """One request, from its head to the end of its answer."""
+class RequestRecord:
+    """One request, from its head to the end of its response."""
 
     __slots__ = ("_began", "_endpoint", "_fold", "_is_open", "_operations", "bytes_in", "first_byte", "stream")
 
     def __init__(self, operations: Operations, endpoint: str) -> None:
         self._operations = operations
         self._endpoint = endpoint
-        self._fold: Fold | None = None
+        self._fold: CompactedRequest | None = None
         self._is_open = True
         self._began = perf_counter()
         self.bytes_in = 0
         self.first_byte: float | None = None
-        """When the first byte went to the client, by `perf_counter`."""
+        """When the first byte was sent to the client, by `perf_counter`."""
         self.stream = False
 
-    def folded(self, fold: Fold) -> None:
-        """Its history went out folded."""
+    def add_compaction(self, fold: CompactedRequest) -> None:
+        """Note that the request was compacted."""
         self._fold = fold
 
-    def done(self, *, status: int, bytes_out: int = 0, error: str | None = None) -> None:
-        """It has ended: count it and write its line. `error` says in a word of the code why it failed."""
+    def finish(self, *, status: int, bytes_out: int = 0, error: str | None = None) -> None:
+        """Count the request and write its log line. `error` is a word of the code for why it failed."""
         if not self._is_open:
             return
         self._is_open = False
         seconds = perf_counter() - self._began
         first = None if self.first_byte is None else self.first_byte - self._began
-        told, endpoint, fold = self._operations, self._endpoint, self._fold
-        told._running.dec()
-        told._requests.labels(endpoint, f"{status // 100}xx" if 100 <= status < 600 else "none").inc()
-        told._seconds[endpoint].observe(seconds)
-        told._in.inc(self.bytes_in)
-        told._sent.inc(bytes_out)
+        operations, endpoint, fold = self._operations, self._endpoint, self._fold
+        operations._running.dec()
+        operations._requests.labels(endpoint, f"{status // 100}xx" if 100 <= status < 600 else "none").inc()
+        operations._seconds[endpoint].observe(seconds)
+        operations._in.inc(self.bytes_in)
+        operations._sent.inc(bytes_out)
         if first is not None:
-            told._first[endpoint].observe(first)
+            operations._first[endpoint].observe(first)
         line = {
             "endpoint": endpoint,
             "status": status,
@@ -204,23 +186,16 @@ class Record:
             "error": error,
         }
         if fold is not None:
-            told._folds.labels(fold.kind if fold.kind in _FOLDS else "other").inc()
-            told._before.inc(fold.before)
-            told._after.inc(fold.after)
-            line |= {"fold": fold.kind, "session": _shown(fold.session)}
+            operations._folds.labels(fold.kind if fold.kind in _FOLDS else "other").inc()
+            operations._before.inc(fold.before)
+            operations._after.inc(fold.after)
+            line |= {"fold": fold.kind, "session": loggable_session(fold.session)}
             line |= {"tokens_before": fold.before, "tokens_after": fold.after}
-        told._write("warning" if status >= 500 or error is not None else "info", "request", line)
-
-
-def _shown(session: str) -> str:
-    """An id for the log. A client may choose its own, and people put keys everywhere: of that there is a mark."""
-    if _OURS.fullmatch(session):
-        return session
-    return f"named-{blake2b(session.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
+        operations._write("warning" if status >= 500 or error is not None else "info", "request", line)
 
 
 class _StateCollector(Collector):
-    """What the shared state says of itself, read when somebody asks."""
+    """Metrics of the shared state, read when they are collected."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
@@ -231,8 +206,8 @@ class _StateCollector(Collector):
         yield GaugeMetricFamily("compact_proxy_state_away", "1 while the shared state is not reached.", int(away))
 
 
-class _Marks(logging.Handler):
-    """Says that a library warned, and where; never what: its text may hold an address, a header, a body."""
+class _LibraryWarnings(logging.Handler):
+    """Logs that a library warned, and where; never its text, which may hold a URL, a header or a body."""
 
     def __init__(self, operations: Operations) -> None:
         super().__init__(logging.WARNING)
@@ -241,7 +216,7 @@ class _Marks(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         raised, _, frames = record.exc_info or (None, None, None)
         at = [f"{frame.f_globals.get('__name__')}:{line}" for frame, line in walk_tb(frames)]
-        self._operations.say(
+        self._operations.log(
             "error" if record.levelno >= logging.ERROR else "warning",
             "library",
             library=record.name,

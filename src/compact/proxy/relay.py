@@ -1,13 +1,11 @@
-"""One request: read it, make it lighter when that is due, send it on, and hand back what comes.
+"""The life of one request: read it, compact it when due, send it to the upstream, and pass the response back.
 
-Owns: `Relay`, an ASGI app. Must never: hold back a byte of an answer, end an answer that broke off as if it were whole,
-or let a failure of ours cost a request: what cannot be made lighter is sent as it is.
+Owns: `Relay`, an ASGI application. Must never: hold back a byte of a response, end a response that broke off as if it
+were complete, or fail a request for an error of compact: what cannot be compacted is sent unchanged.
 
-- A request is read whole before anything is sent, so half a request reaches nobody.
-- When the client leaves, the upstream is closed at once. A fold under way is finished all the same: the client will
-  be back with the same list, and should not pay for it again.
-
-One idea, so one file: the life of one request, in its order.
+- A request is read whole before anything is sent, so an incomplete request is never sent.
+- When the client disconnects, the upstream is closed at once. A running compaction is completed: the client will send
+  the same list again, and should not pay for it twice.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import httpcore
@@ -23,14 +20,15 @@ import httpcore
 from .._http.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from ..errors import CompactError
 from .body import Body
-from .compression import overheard, unpacked
-from .conversations import Conversations, Exchange, Folded
-from .light import Glance, Light
-from .operations import Operations, Record
-from .responses import Answer, Listener, Refused
+from .compression import readable_encodings, unpack_body
+from .conversations import CompactedRequest, Conversations, ProxyExchange
+from .fingerprint import CREDENTIAL_HEADERS, caller_digest
+from .operations import Operations, RequestRecord
+from .request_tokens import PrefixMatch, RequestPrefixes
+from .responses import ClientResponse, RequestRefused, UsageListener
 from .summarizer import CALLER, Caller
-from .upstream import FAILURES, Headers, Upstream, forwarded
-from .upstream_response import Reply
+from .upstream import FAILURES, Headers, Upstream, forwardable_headers
+from .upstream_response import UpstreamResponse
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -38,30 +36,29 @@ if TYPE_CHECKING:
 __all__ = ["Relay"]
 
 _ENDPOINTS = (CHAT, RESPONSES, MESSAGES)
-_CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 _ABOUT_THE_CALLER = frozenset(
-    {*_CREDENTIALS, b"anthropic-version", b"anthropic-beta", b"openai-organization", b"openai-project"}
+    {*CREDENTIAL_HEADERS, b"anthropic-version", b"anthropic-beta", b"openai-organization", b"openai-project"}
 )
 _BODILESS = frozenset({204, 304})
 _LONGEST_NAME = 128
 _READ_AT_ONCE = 1_000_000
-"""Bytes that are read as JSON on the event loop; more go to a thread."""
+"""Bytes that are parsed as JSON on the event loop; more go to a thread."""
 _SLOWEST_BODY = 120.0
-"""Seconds that a request's body may take to come."""
-_SETTLING = 5.0
-"""Seconds that the end waits for folds whose clients have left."""
+"""Seconds that a request's body may take to arrive."""
+_SHUTDOWN_WAIT = 5.0
+"""Seconds that the shutdown waits for compactions whose clients have disconnected."""
 
 
-class ClientLeft(Exception):
-    """Nobody waits for the answer any more."""
+class ClientDisconnected(Exception):
+    """The client closed the connection."""
 
 
-class BrokenOff(Exception):
-    """The upstream ended in the middle of an answer: so does ours."""
+class ResponseBrokeOff(Exception):
+    """The upstream closed the connection in the middle of a response, so the proxy does too."""
 
 
 class Relay:
-    """Sends on whatever it gets to one upstream."""
+    """Relays requests to one upstream."""
 
     def __init__(
         self,
@@ -78,210 +75,224 @@ class Relay:
         self._max_body = max_body
         self._max_requests = max_requests
         self._running = 0
-        self._folding: set[asyncio.Task[Any]] = set()
-        self._light = Light()
+        self._compacting: set[asyncio.Task[Any]] = set()
+        self._prefixes = RequestPrefixes()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         target: bytes = scope["raw_path"].split(b"?")[0]
         endpoint = _endpoint_of(scope["method"], target)
         record = self._operations.begin(endpoint.dialect if endpoint else "other")
-        answer = Answer(send, record)
-        running = max(self._running, len(self._folding))  # a fold goes on, and holds its list, when its client has left
+        response = ClientResponse(send, record)
+        running = max(self._running, len(self._compacting))  # a compaction goes on when its client disconnects
         if running >= self._max_requests:
-            refusal = Refused(503, f"{running:,} requests are running, and proxy.max_requests allows no more.")
-            await answer.refuse(refusal, (b"retry-after", b"1"))
+            refusal = RequestRefused(503, f"{running:,} requests are running, and proxy.max_requests allows no more.")
+            await response.refuse(refusal, (b"retry-after", b"1"))
             return
         self._running += 1
         try:
-            content = await self._content(scope, receive, record)
-            work = asyncio.ensure_future(self._exchange(scope, target, endpoint, content, answer))
-            await _while_there(work, receive)
-        except ClientLeft:
-            record.done(status=499)
-        except Refused as refusal:
-            await answer.refuse(refusal)
-        except BrokenOff:
-            record.done(status=answer.status, error="broken off")
+            content = await self._read_body(scope, receive, record)
+            work = asyncio.ensure_future(self._handle(scope, target, endpoint, content, response))
+            await _await_while_connected(work, receive)
+        except ClientDisconnected:
+            record.finish(status=499)
+        except RequestRefused as refusal:
+            await response.refuse(refusal)
+        except ResponseBrokeOff:
+            record.finish(status=response.status, error="broken off")
             raise
         finally:
-            record.done(status=answer.status or 500, error="failed")  # whatever ended it, if nothing above has
+            record.finish(status=response.status or 500, error="failed")  # no effect when it is finished already
             self._running -= 1
             self._operations.buffered.dec(record.bytes_in)
 
-    async def settle(self) -> None:
-        """Wait for folds that nobody waits for."""
-        if self._folding:
-            await asyncio.wait(self._folding, timeout=_SETTLING)
+    async def finish_compactions(self) -> None:
+        """Wait for compactions whose clients have disconnected."""
+        if self._compacting:
+            await asyncio.wait(self._compacting, timeout=_SHUTDOWN_WAIT)
 
-    async def _content(self, scope: Scope, receive: Receive, record: Record) -> bytes:
-        """The whole body of a request."""
-        said = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-        promised, parts = int(said) if said.isdigit() and len(said) < 20 else 0, []
+    async def _read_body(self, scope: Scope, receive: Receive, record: RequestRecord) -> bytes:
+        """Read the whole body of a request."""
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        promised, parts = int(length) if length.isdigit() and len(length) < 20 else 0, []
         try:
             async with asyncio.timeout(_SLOWEST_BODY):
                 while max(promised, record.bytes_in) <= self._max_body:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise ClientLeft
+                        raise ClientDisconnected
                     parts.append(message.get("body", b""))
                     record.bytes_in += len(parts[-1])
                     self._operations.buffered.inc(len(parts[-1]))
                     if not message.get("more_body", False):
                         return b"".join(parts) if len(parts) > 1 else parts[0]
         except TimeoutError:
-            raise Refused(408, f"The body did not come within {_SLOWEST_BODY:.0f} s.") from None
-        raise Refused(413, f"The body has more than {self._max_body:,} bytes, which is proxy.max_body; raise it.")
+            raise RequestRefused(408, f"The body did not arrive within {_SLOWEST_BODY:.0f} s; send it again.") from None
+        raise RequestRefused(
+            413, f"The body has more than {self._max_body:,} bytes, which is proxy.max_body; raise it."
+        )
 
-    async def _exchange(
-        self, scope: Scope, target: bytes, endpoint: Endpoint | None, content: bytes, answer: Answer
+    async def _handle(
+        self, scope: Scope, target: bytes, endpoint: Endpoint | None, content: bytes, response: ClientResponse
     ) -> None:
-        if self._upstream.leaves(target):
-            raise Refused(400, "The path has . or .. in it and would leave the part of the upstream that is served.")
-        exchange: Exchange | None = None
-        folded: Folded | None = None
+        if self._upstream.leaves_prefix(target):
+            raise RequestRefused(400, "The path has . or .. in it and would leave the path of proxy.upstream.")
+        exchange: ProxyExchange | None = None
+        compacted: CompactedRequest | None = None
         if endpoint is not None:
-            glance = self._light.glance(_whose(scope) + target, content)
-            exchange = None if glance.sure else await self._read(scope, target, endpoint, content)
-            folded = await self._lighter(exchange, glance) if exchange is not None else None
-        reply = await self._sent(scope, target, content, folded, endpoint)
+            match = self._prefixes.match(_caller_digest(scope) + target, content)
+            exchange = None if match.is_below else await self._parse(scope, target, endpoint, content)
+            compacted = await self._compact(exchange, match) if exchange is not None else None
+        answer = await self._send(scope, target, content, compacted, endpoint)
         try:
-            if endpoint is not None and (refusal := await reply.too_long()) is not None:
-                self._light.forget()
-                exchange = exchange or await self._read(scope, target, endpoint, content)
-                lightest = await self._lightest(exchange, refusal, folded) if exchange is not None else None
-                if lightest is not None:
-                    await reply.close()
-                    folded = lightest
-                    reply = await self._sent(scope, target, content, folded, endpoint)
-            await self._answered(reply, exchange, folded, answer)
+            if endpoint is not None and (refusal := await answer.read_overflow()) is not None:
+                self._prefixes.clear()
+                exchange = exchange or await self._parse(scope, target, endpoint, content)
+                smaller = await self._compact_refused(exchange, refusal, compacted) if exchange is not None else None
+                if smaller is not None:
+                    await answer.close()
+                    compacted = smaller
+                    answer = await self._send(scope, target, content, compacted, endpoint)
+            await self._respond(answer, exchange, compacted, response)
         finally:
-            await reply.close()
+            await answer.close()
 
-    async def _read(self, scope: Scope, target: bytes, endpoint: Endpoint, content: bytes) -> Exchange | None:
-        """The conversation in a request, when all of it is there."""
+    async def _parse(self, scope: Scope, target: bytes, endpoint: Endpoint, content: bytes) -> ProxyExchange | None:
+        """Parse the conversation in a request; None when there is none, or a part of it is stored at the provider."""
         headers = dict(scope["headers"])
         packing = headers.get(b"content-encoding", b"")
 
         def read() -> Body | None:
-            return Body.read(unpacked(content, packing, self._max_body), endpoint.messages)
+            return Body.read(unpack_body(content, packing, self._max_body), endpoint.messages)
 
-        # Nobody else should wait for a long one, and what is packed may be long.
+        # A long body would block other requests, and a compressed one may be long.
         body = await asyncio.to_thread(read) if packing or len(content) > _READ_AT_ONCE else read()
         if body is None or endpoint.is_on_server(body.fields):
             return None
         named = headers.get(b"x-compact-session", b"").decode("latin-1").strip()
         if len(named) > _LONGEST_NAME:
-            raise Refused(400, f"x-compact-session has {len(named)} characters; the most is {_LONGEST_NAME}.")
-        if not named.isprintable():  # it stands in a header of the answer too
-            raise Refused(400, "x-compact-session has characters in it that cannot be printed; use letters and digits.")
-        exchange = Exchange(endpoint, body, _whose(scope), target.decode("latin-1"), named or None)
-        CALLER.set(_caller(exchange, scope, target))
+            raise RequestRefused(400, f"x-compact-session has {len(named)} characters; the most is {_LONGEST_NAME}.")
+        if not named.isprintable():  # it is sent in a header of the response too
+            raise RequestRefused(400, "x-compact-session has unprintable characters; use letters and digits.")
+        exchange = ProxyExchange(endpoint, body, _caller_digest(scope), target.decode("latin-1"), named or None)
+        CALLER.set(_caller_of(exchange, scope, target))
         return exchange
 
-    async def _lighter(self, exchange: Exchange, glance: Glance) -> Folded | None:
-        """What to send in the place of a request; None when it stays as it is."""
-        with self._unharmed():
-            weight = await self._conversations.weigh(exchange)
-            if weight.may_be_due:
-                return await self._finished(self._conversations.lighter(exchange, weight))
-            self._light.keep(glance, weight.room, exchange.body.end)
+    async def _compact(self, exchange: ProxyExchange, match: PrefixMatch) -> CompactedRequest | None:
+        """What to send in place of a request; None to send it unchanged."""
+        with self._log_failures():
+            counted = await self._conversations.count(exchange)
+            if counted.may_be_due:
+                return await self._complete(self._conversations.compact(exchange, counted))
+            self._prefixes.remember(match, counted.room, exchange.body.ending)
         return None
 
-    async def _lightest(self, exchange: Exchange, refusal: str, refused: Folded | None) -> Folded | None:
-        """What to send once more after a refusal; None when there is no way out."""
-        with self._unharmed():
-            weight = await self._conversations.weigh(exchange, exactly=True)
-            return await self._finished(self._conversations.lightest(exchange, weight, refusal, refused))
+    async def _compact_refused(
+        self, exchange: ProxyExchange, refusal: str, refused: CompactedRequest | None
+    ) -> CompactedRequest | None:
+        """What to send again after a refusal; None when the request cannot be made smaller."""
+        with self._log_failures():
+            counted = await self._conversations.count(exchange, exactly=True)
+            return await self._complete(self._conversations.compact_refused(exchange, counted, refusal, refused))
         return None
 
     @contextmanager
-    def _unharmed(self) -> Iterator[None]:
-        """Whatever fails inside is ours, and costs no request."""
+    def _log_failures(self) -> Iterator[None]:
+        """Log errors of the block instead of raising them: they must not fail the request."""
         try:
             yield
         except CompactError as error:
-            self._operations.say("error", "sent_unchanged", error=f"{type(error).__name__}: {error}")
+            self._operations.log("error", "sent_unchanged", error=f"{type(error).__name__}: {error}")
         except Exception as error:  # only its kind: it may quote the request
-            self._operations.say("error", "sent_unchanged", error=type(error).__name__)
+            self._operations.log("error", "sent_unchanged", error=type(error).__name__)
 
-    async def _finished(self, work: Coroutine[Any, Any, Folded | None]) -> Folded | None:
-        """What comes of work that goes on although nobody may wait for it any more."""
+    async def _complete(self, work: Coroutine[Any, Any, CompactedRequest | None]) -> CompactedRequest | None:
+        """Await work that goes on when the client disconnects."""
         task = asyncio.ensure_future(work)
-        self._folding.add(task)
-        task.add_done_callback(self._folding.discard)
+        self._compacting.add(task)
+        task.add_done_callback(self._compacting.discard)
         return await asyncio.shield(task)
 
-    async def _sent(
-        self, scope: Scope, target: bytes, content: bytes, folded: Folded | None, endpoint: Endpoint | None
-    ) -> Reply:
-        ours = (b"host", b"content-length", *((b"content-encoding",) if folded else ()))
-        headers = forwarded(scope["headers"], *ours)
+    async def _send(
+        self, scope: Scope, target: bytes, content: bytes, compacted: CompactedRequest | None, endpoint: Endpoint | None
+    ) -> UpstreamResponse:
+        ours = (b"host", b"content-length", *((b"content-encoding",) if compacted else ()))
+        headers = forwardable_headers(scope["headers"], *ours)
         if endpoint is not None:
-            headers = [(name, overheard(value) if name == b"accept-encoding" else value) for name, value in headers]
-        place = _place(scope, target)
-        if folded is not None:
-            content = folded.content
+            headers = [
+                (name, readable_encodings(value) if name == b"accept-encoding" else value) for name, value in headers
+            ]
+        place = _target_with_query(scope, target)
+        if compacted is not None:
+            content = compacted.content
         try:
-            return Reply(await self._upstream.send(scope["method"], place, headers, content))
+            return UpstreamResponse(await self._upstream.send(scope["method"], place, headers, content))
         except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-            self._operations.say("error", "upstream_unreachable", error=type(error).__name__)
-            raise Refused(502, "The upstream cannot be reached. Check proxy.upstream and the network.") from None
+            self._operations.log("error", "upstream_unreachable", error=type(error).__name__)
+            raise RequestRefused(502, "The upstream cannot be reached. Check proxy.upstream and the network.") from None
         except httpcore.TimeoutException as error:
-            self._operations.say("error", "upstream_silent", error=type(error).__name__)
-            raise Refused(504, "The upstream did not answer in time. Raise proxy.timeout, or try again.") from None
+            self._operations.log("error", "upstream_silent", error=type(error).__name__)
+            raise RequestRefused(
+                504, "The upstream did not answer in time. Raise proxy.timeout, or try again."
+            ) from None
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            self._operations.say("error", "upstream_failed", error=type(error).__name__)
-            raise Refused(502, "The upstream closed the connection without an answer. Try again.") from None
+            self._operations.log("error", "upstream_failed", error=type(error).__name__)
+            raise RequestRefused(502, "The upstream closed the connection without a response. Try again.") from None
 
-    async def _answered(self, reply: Reply, exchange: Exchange | None, folded: Folded | None, answer: Answer) -> None:
-        """Hand back an answer as it comes."""
-        bodiless = reply.status in _BODILESS  # with the length of a body, the server would wait for one
-        headers = forwarded(reply.headers, *((b"content-length",) if bodiless else ()))
+    async def _respond(
+        self,
+        answer: UpstreamResponse,
+        exchange: ProxyExchange | None,
+        compacted: CompactedRequest | None,
+        response: ClientResponse,
+    ) -> None:
+        """Pass a response back as it arrives."""
+        bodiless = answer.status in _BODILESS  # with a content-length the server would wait for a body
+        headers = forwardable_headers(answer.headers, *((b"content-length",) if bodiless else ()))
         for index, (name, value) in enumerate(headers):
             if name.lower() == b"location":
-                place = self._upstream.location(value)
+                place = self._upstream.rewrite_location(value)
                 if place is None:
-                    raise Refused(502, "The upstream sends the client to another host, and its key with it; refused.")
+                    raise RequestRefused(502, "The upstream redirects the client and its key to another host; refused.")
                 headers[index] = name, place
         listener = None
-        if folded is not None and exchange is not None:
-            headers += _told(folded)
-            answer.record.folded(folded)
-            if reply.status == 200:
-                listener, unpacker = Listener(self._conversations, exchange, folded.session), reply.unpacker()
-        await answer.start(reply.status, headers, reply.header(b"content-type"))
+        if compacted is not None and exchange is not None:
+            headers += _compaction_headers(compacted)
+            response.record.add_compaction(compacted)
+            if answer.status == 200:
+                listener, unpacker = UsageListener(self._conversations, exchange, compacted.session), answer.unpacker()
+        await response.start(answer.status, headers, answer.header(b"content-type"))
         try:
-            async for part in reply.parts():
+            async for part in answer.parts():
                 if listener is not None:
-                    listener.hear(unpacker.read(part))
-                await answer.part(part)
+                    listener.feed(unpacker.read(part))
+                await response.send_part(part)
         except FAILURES as error:
-            self._operations.say("error", "broken_off", error=type(error).__name__)
-            raise BrokenOff from None
-        await answer.end()
+            self._operations.log("error", "broken_off", error=type(error).__name__)
+            raise ResponseBrokeOff from None
+        await response.end()
         if listener is not None:
             listener.end()
 
 
-async def _while_there(work: asyncio.Future[None], receive: Receive) -> None:
-    """Await work for as long as the client is there."""
+async def _await_while_connected(work: asyncio.Future[None], receive: Receive) -> None:
+    """Await work, and cancel it when the client disconnects."""
 
-    async def left() -> None:
+    async def wait_for_disconnect() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    leaving = asyncio.ensure_future(left())
+    disconnect = asyncio.ensure_future(wait_for_disconnect())
     try:
-        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((work, disconnect), return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return work.result()
-        raise ClientLeft
+        raise ClientDisconnected
     finally:
-        for task in (leaving, work):
+        for task in (disconnect, work):
             if not task.done():
                 task.cancel()
-                with suppress(asyncio.CancelledError, Refused, BrokenOff):
+                with suppress(asyncio.CancelledError, RequestRefused, ResponseBrokeOff):
                     await task
 
 
@@ -292,29 +303,29 @@ def _endpoint_of(method: str, target: bytes) -> Endpoint | None:
     return next((endpoint for endpoint in _ENDPOINTS if path.endswith(endpoint.path)), None)
 
 
-def _whose(scope: Scope) -> bytes:
-    """A hash of what a request came with that says whose it is."""
-    headers = dict(scope["headers"])
-    return sha256(b"\0".join((*(headers.get(name, b"") for name in _CREDENTIALS), scope["query_string"]))).digest()
+def _caller_digest(scope: Scope) -> bytes:
+    return caller_digest(dict(scope["headers"]), scope["query_string"])
 
 
-def _caller(exchange: Exchange, scope: Scope, target: bytes) -> Caller:
+def _caller_of(exchange: ProxyExchange, scope: Scope, target: bytes) -> Caller:
     about = [(name, value) for name, value in scope["headers"] if name.lower() in _ABOUT_THE_CALLER]
-    return Caller(exchange.endpoint.dialect, _place(scope, target).decode("latin-1"), about, exchange.model or "")
+    return Caller(
+        exchange.endpoint.dialect, _target_with_query(scope, target).decode("latin-1"), about, exchange.model or ""
+    )
 
 
-def _place(scope: Scope, target: bytes) -> bytes:
-    """A path with its query, as it came."""
+def _target_with_query(scope: Scope, target: bytes) -> bytes:
+    """A path with its query, unchanged."""
     query: bytes = scope["query_string"]
     return target + b"?" + query if query else target
 
 
-def _told(folded: Folded) -> Headers:
+def _compaction_headers(compacted: CompactedRequest) -> Headers:
     values = {
-        "fold": folded.kind,
-        "session": folded.session,
-        "step": folded.step,
-        "tokens-before": folded.before,
-        "tokens-after": folded.after,
+        "fold": compacted.kind,
+        "session": compacted.session,
+        "step": compacted.step,
+        "tokens-before": compacted.before,
+        "tokens-after": compacted.after,
     }
     return [(f"x-compact-{name}".encode(), str(value).encode("latin-1", "replace")) for name, value in values.items()]

@@ -1,11 +1,11 @@
-"""Summaries by the upstream itself: asked in the API and with the credential of the request that needs one.
+"""Summaries written by the upstream, requested with the API and the credential of the request that needs one.
 
-Owns: `Caller` and `CALLER` (for whom a summary is asked), what is asked of each of the three APIs, and reading what
-comes back. Must never: use one caller's credential for another, try again what failed, or put a server's own words into
-an error.
+Owns: `Caller` and `CALLER` (the request that needs a summary), the summary request in each of the three APIs, and
+parsing the response. Must never: use one caller's credential for another, retry after a failure, or put a server's
+text into an error.
 
-A server may refuse a field that is not the point of a request (a temperature, a seed, the older name of a limit). Then
-the same is asked without it, which costs nothing, and that is remembered for the model.
+A server may refuse a field that is not essential (a temperature, a seed, the older name of a limit). The request is
+then sent without it, which costs nothing, and the field is remembered for the model.
 """
 
 from __future__ import annotations
@@ -40,58 +40,60 @@ from .upstream import Headers
 __all__ = ["CALLER", "Caller", "upstream_summarizer"]
 
 Send = Callable[[str, Headers, Mapping[str, Any], float], Awaitable[tuple[int, Headers, bytes]]]
-"""Sends JSON to a path of the upstream: path, headers, body, seconds. Gives status, headers and body of the answer."""
+"""Sends JSON to a path of the upstream: path, headers, body, seconds. Returns status, headers and body."""
 
 _KEY = "the key that the client sends"
 _LEARNED = 1_000
-"""Models of which is remembered what they refuse; clients name models, so there is a limit."""
+"""Models whose refused fields are remembered; clients name models, so there is a limit."""
 _NEWER = {"max_tokens": "max_completion_tokens"}
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A request for which a summary may be needed."""
+    """A request that may need a summary."""
 
     endpoint: str
     """"openai-chat", "openai-responses" or "anthropic"."""
     path: str
-    """Where it goes at the upstream, with its query: some providers name a model or a version there."""
+    """Its path at the upstream, with its query: some providers name a model or a version there."""
     headers: Headers = field(repr=False)
-    """Who asks, and for which version of the API; nothing else."""
+    """Its credentials and API version; no other headers."""
     model: str
 
 
 CALLER: ContextVar[Caller] = ContextVar("compact_proxy_caller")
-"""The request that is being served. Tasks inherit it, so that a fold in the background asks for its own request."""
+"""The request that is being served. Tasks inherit it, so a compaction in the background uses its own request."""
 
 
 def upstream_summarizer(send: Send, model: str, *, timeout: float = 60.0, official: bool = False) -> Summarizer:
-    """A summarizer that asks the upstream; `model` is "same" for that of the request itself.
+    """A summarizer that asks the upstream; `model` "same" is the model of the request.
 
-    `official` is whether the upstream is OpenAI's own service, which has rules that depend on the model.
+    `official` is whether the upstream is OpenAI's service, which has rules that depend on the model.
     """
     refused: dict[str, frozenset[str]] = {}
 
     async def write(ask: Ask) -> Written:
         caller = CALLER.get(None)
         if caller is None:
-            raise ModelUnavailable("there is no request with whose key a summary could be asked for", retryable=False)
+            raise ModelUnavailable("there is no request whose key could be used for a summary", retryable=False)
         api = _APIS[caller.endpoint]
         ask = replace(ask, model=caller.model if model == "same" else model)
         body = api.request(ask, official)
         while True:
-            sent = _without(body, refused.get(body["model"], frozenset()), api)
-            status, headers, content = await _answer(send(caller.path, caller.headers, sent, timeout), timeout)
-            reply = _parsed(content)
+            sent = _without_fields(body, refused.get(body["model"], frozenset()), api)
+            status, headers, content = await _await_answer(send(caller.path, caller.headers, sent, timeout), timeout)
+            reply = _parse_answer(content)
             if 200 <= status < 300:
                 try:
                     if isinstance(reply, str) and reply.startswith("{"):
-                        raise ValueError("half an answer, not a page")
+                        raise ValueError("truncated JSON, not a page")
                     return api.read(reply, ask)
                 except (AttributeError, LookupError, TypeError, ValueError) as error:
                     raise unreadable_answer(error) from None
             failure = error_for_status(status, reply, _KEY, parse_retry_after(headers))
-            name = None if isinstance(failure, TokenLimitExceeded) else _named(status, reply, api.spared, sent)
+            name = (
+                None if isinstance(failure, TokenLimitExceeded) else _refused_field(status, reply, api.optional, sent)
+            )
             if name is None:
                 raise failure
             if len(refused) >= _LEARNED:
@@ -101,7 +103,7 @@ def upstream_summarizer(send: Send, model: str, *, timeout: float = 60.0, offici
     return write
 
 
-async def _answer(
+async def _await_answer(
     sending: Awaitable[tuple[int, Headers, bytes]], timeout: float
 ) -> tuple[int, Mapping[str, str], bytes]:
     try:
@@ -117,14 +119,14 @@ async def _answer(
 
 
 class _Fields(dict[str, Any]):
-    """A JSON object whose fields are read like those of a client's objects: what is missing is None."""
+    """A JSON object whose fields are attributes, as in the objects of a client; a missing one is None."""
 
     def __getattr__(self, name: str) -> Any:
         return self.get(name)
 
 
-def _parsed(content: bytes) -> Any:
-    """An answer as a value; as text when it is no JSON."""
+def _parse_answer(content: bytes) -> Any:
+    """A response as a value; as text when it is not JSON."""
     try:
         return json.loads(content, object_hook=_Fields)
     except (ValueError, RecursionError):
@@ -134,16 +136,16 @@ def _parsed(content: bytes) -> Any:
 # -- fields that a server refuses ------------------------------------------------------------------------------------
 
 
-def _named(status: int, reply: Any, spared: tuple[str, ...], sent: Mapping[str, Any]) -> str | None:
-    """The field of ours that a refusal names, if the request makes sense without it."""
+def _refused_field(status: int, reply: Any, optional: tuple[str, ...], sent: Mapping[str, Any]) -> str | None:
+    """The field that a refusal names, if the request can be sent without it."""
     if status not in (400, 422) or not isinstance(reply, Mapping):
         return None
-    said = " ".join(filter(None, _said(reply)))
-    return next((name for name in spared if name in sent and re.search(rf"\b{name}\b", said)), None)
+    text = " ".join(filter(None, _refusal_texts(reply)))
+    return next((name for name in optional if name in sent and re.search(rf"\b{name}\b", text)), None)
 
 
-def _said(reply: Mapping[str, Any]) -> Iterator[str | None]:
-    """Where a refusal names the field: as `param`, as the place of a problem, or in a sentence."""
+def _refusal_texts(reply: Mapping[str, Any]) -> Iterator[str | None]:
+    """Texts in which a refusal may name a field: `param`, the location of a problem, or the message."""
     error = reply.get("error", reply)
     if isinstance(error, Mapping):
         param, message = error.get("param"), error.get("message")
@@ -153,10 +155,10 @@ def _said(reply: Mapping[str, Any]) -> Iterator[str | None]:
         yield " ".join(map(str, problem.get("loc") or ())) if isinstance(problem, Mapping) else None
 
 
-def _without(body: Mapping[str, Any], names: frozenset[str], api: _Api) -> dict[str, Any]:
-    """A request without these fields; a limit goes by its newer name before it goes."""
+def _without_fields(body: Mapping[str, Any], names: frozenset[str], api: _Api) -> dict[str, Any]:
+    """A request without these fields; a limit is first renamed to its newer name, then left out."""
     kept = dict(body)
-    for name in api.spared:
+    for name in api.optional:
         if name in names and name in kept:
             value = kept.pop(name)
             if name in _NEWER:
@@ -171,8 +173,8 @@ def _without(body: Mapping[str, Any], names: frozenset[str], api: _Api) -> dict[
 class _Api:
     request: Callable[[Ask, bool], dict[str, Any]]
     read: Callable[[Any, Ask], Written]
-    spared: tuple[str, ...]
-    """Fields without which a request still makes sense; the older name of one first."""
+    optional: tuple[str, ...]
+    """Fields that may be left out; the older name of one first."""
 
 
 def _chat_request(ask: Ask, official: bool) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def _chat_request(ask: Ask, official: bool) -> dict[str, Any]:
 
 
 def _responses_request(ask: Ask, official: bool) -> dict[str, Any]:
-    """The same as for a chat, in the other form; there is no seed, and the server need not keep it."""
+    """The chat request in the form of the Responses API, without a seed and without storing it."""
     chat = _openai.build_request(ask, official=official)
     system, user = chat["messages"]
     body = {"model": chat["model"], "instructions": system["content"], "input": [user], "store": False}

@@ -1,10 +1,10 @@
-"""The one server that requests go to.
+"""The upstream: the one server that requests are sent to.
 
-Owns: the connections to it, the address of every request, and which headers pass. Must never: let anything in a request
-choose another host, follow a redirect, keep a cookie, or read the environment.
+Owns: the connections to it, the URL of every request, and which headers pass. Must never: let a request choose another
+host, follow a redirect, keep a cookie, or read the environment.
 
-It stands on httpcore, the connection layer of httpx: a client above it would join cookies of different users, add
-headers of its own and write addresses anew, and all of that would have to be turned off again.
+It uses httpcore, the connection layer of httpx: a client above it would share cookies between users, add headers and
+normalize URLs, and all of that would have to be turned off.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ import httpcore
 from ..errors import ConfigError
 from .connections import Pool
 
-__all__ = ["FAILURES", "Headers", "Upstream", "forwarded"]
+__all__ = ["FAILURES", "Headers", "Upstream", "forwardable_headers"]
 
 Headers = list[tuple[bytes, bytes]]
 
 FAILURES = httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException
-"""How a connection to it fails."""
+"""Errors of a connection to the upstream."""
 
 _HOP = frozenset(
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding "
     b"upgrade expect".split()
 )
-"""Headers that are about one connection only."""
+"""Headers that concern one connection only."""
 
 
-def forwarded(headers: Iterable[tuple[bytes, bytes]], *without: bytes) -> Headers:
-    """The headers that go on: not those about the connection, not ours, and not these."""
+def forwardable_headers(headers: Iterable[tuple[bytes, bytes]], *without: bytes) -> Headers:
+    """The headers to pass on: without those of the connection, those of compact, and those in `without`."""
     given = [(name.lower(), name, value) for name, value in headers]
     listed = (value for lower, _, value in given if lower == b"connection")
     named = {part.strip().lower() for value in listed for part in value.split(b",")}
@@ -48,7 +48,7 @@ def forwarded(headers: Iterable[tuple[bytes, bytes]], *without: bytes) -> Header
 
 
 class Upstream:
-    """A server by its base address. Belongs to one event loop."""
+    """A server with a base URL. Belongs to one event loop."""
 
     def __init__(self, base: str, *, timeout: float, connect_timeout: float, ca_file: str | None = None) -> None:
         parts = urlsplit(base)
@@ -68,12 +68,12 @@ class Upstream:
         origin = httpcore.Origin(self._scheme, self._host, parts.port or _PORTS[parts.scheme])
         self._pool = Pool(origin, trusted)
 
-    def leaves(self, target: bytes) -> bool:
-        """Whether a path would lead out of the part of the server that is ours."""
+    def leaves_prefix(self, target: bytes) -> bool:
+        """Whether a path leads out of the base URL's path."""
         return bool(self._prefix) and _DOTS.search(target) is not None
 
     async def send(self, method: str, target: bytes, headers: Headers, content: bytes) -> httpcore.Response:
-        """Send a request for a path of this server; the answer is open and must be closed."""
+        """Send a request for a path of this server; the caller closes the response."""
         sent = [(b"Host", self._named), *headers]
         if content or method in ("POST", "PUT", "PATCH"):
             sent.append((b"Content-Length", str(len(content)).encode()))
@@ -89,7 +89,7 @@ class Upstream:
     async def ask(
         self, path: str, headers: Headers, body: Mapping[str, Any], timeout: float
     ) -> tuple[int, Headers, bytes]:
-        """Send JSON to a path of this server and read the whole answer."""
+        """Send JSON to a path of this server, and read the whole response."""
         content = json.dumps(body).encode()
         kind = [(b"Content-Type", b"application/json"), (b"Accept-Encoding", b"identity")]
         async with asyncio.timeout(timeout):
@@ -99,8 +99,8 @@ class Upstream:
             finally:
                 await answer.aclose()
 
-    def location(self, value: bytes) -> bytes | None:
-        """Where a redirect of this server leads, as a path of ours; None when it leads to somebody else."""
+    def rewrite_location(self, value: bytes) -> bytes | None:
+        """The target of a redirect as a path of the proxy; None when it leads to another server."""
         try:
             parts = urlsplit(value.decode("ascii"))
             port = parts.port or _PORTS.get(parts.scheme)

@@ -1,6 +1,6 @@
-"""An answer of the upstream, which can be looked into before it is handed on.
+"""A response of the upstream that can be inspected before it is passed on.
 
-Owns: `Reply`. Must never: change it, or read more of it ahead than a refusal has.
+Owns: `UpstreamResponse`. Must never: change it, or read ahead more than the length of a refusal.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import httpcore
 
 from .._http.endpoints import is_too_long
 from .compression import Unpacker
-from .responses import Refused, header_of, json_of
+from .responses import RequestRefused, header_value, parse_json
 from .upstream import FAILURES, Headers
 
-__all__ = ["Reply"]
+__all__ = ["UpstreamResponse"]
 
 _REFUSALS = frozenset({400, 413, 422})
 _LONGEST_REFUSAL = 65_536
 
 
-class Reply:
-    """What the upstream answers, open until it is closed."""
+class UpstreamResponse:
+    """A response of the upstream, open until `close`."""
 
     def __init__(self, response: httpcore.Response) -> None:
         self._response = response
@@ -31,17 +31,17 @@ class Reply:
         self.headers: Headers = list(response.headers)
 
     def header(self, name: bytes) -> bytes:
-        """The value of a header in small letters, empty when it is not there."""
-        return header_of(self.headers, name)
+        """The value of a header in lower case; empty when it is missing."""
+        return header_value(self.headers, name)
 
     def unpacker(self) -> Unpacker:
-        """What reads its words."""
+        """A decompressor for its encoding."""
         return Unpacker(self.header(b"content-encoding"))
 
-    async def too_long(self) -> str | None:
-        """What a refusal says whose reason is the size of the request; None for every other answer.
+    async def read_overflow(self) -> str | None:
+        """The text of a refusal whose reason is the size of the request; None for every other response.
 
-        Nothing when bytes were counted (413): whatever numbers it names, none is the model's window.
+        Empty for 413, which is about bytes: none of the numbers in it is the model's window.
         """
         if self.status not in _REFUSALS:
             return None
@@ -51,21 +51,23 @@ class Reply:
                 if sum(map(len, self._read)) > _LONGEST_REFUSAL:
                     return None
         except FAILURES:
-            raise Refused(502, "The upstream broke off in the middle of an answer. Try again.") from None
+            raise RequestRefused(
+                502, "The upstream closed the connection in the middle of a response. Try again."
+            ) from None
         unpacker = self.unpacker()
-        said = b"".join(map(unpacker.read, self._read))
-        text = said.decode("utf-8", "replace")
-        if not is_too_long(self.status, json_of(said) or text):
+        content = b"".join(map(unpacker.read, self._read))
+        text = content.decode("utf-8", "replace")
+        if not is_too_long(self.status, parse_json(content) or text):
             return None
         return "" if self.status == 413 else text
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """Its bytes: those that were read already, then the others as they come."""
+        """Its bytes: those that were read ahead, then the others as they arrive."""
         for part in self._read:
             yield part
         async for part in self._rest:
             yield part
 
     async def close(self) -> None:
-        """Let go of it, read or not."""
+        """Close it, read or not."""
         await self._response.aclose()

@@ -1,6 +1,6 @@
-"""The replay lab: what would this policy have done to my agent?
+"""The replay lab: recorded conversations replayed under policies.
 
-Owns: its public names. Must never: be imported by what an agent runs.
+Owns: its public names. Must never: be imported by code that an agent runs.
 
     from compact.importers import read_logs
     from compact.replay import Trial, Setting, Window, replay, summed

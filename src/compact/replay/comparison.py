@@ -1,7 +1,7 @@
-"""Many results as a comparison: sums for each policy, the best edge, the worst moments.
+"""The results of a run as a comparison: sums for each policy, the best edge, the worst moments.
 
 Owns: `Comparison`, `Sums`, `summed`, `best_edge`.
-Must never: run or print anything, or hold more results than it shows.
+Must never: run or print anything, or keep more results than it shows.
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ from heapq import heappush, heappushpop
 from pathlib import PurePosixPath
 from typing import Any
 
+from .cost import RequestTotals, add_costs
 from .lab import Lab
 from .results import Moment, Result
 
-__all__ = ["Comparison", "Course", "Sums", "Worst", "best_edge", "group_of", "summed"]
+__all__ = ["Comparison", "RequestSeries", "Sums", "WorstMoment", "best_edge", "group_of", "summed"]
 
-WORST = 12
+SHOWN_MOMENTS = 12
 """Moments that a comparison shows."""
-COURSES = 8
-"""Conversations whose course is drawn: the ones with most tokens."""
+SHOWN_SERIES = 8
+"""Conversations whose requests are drawn: the ones with most tokens."""
 
 
 @dataclass
 class Sums:
-    """What a policy did to some conversations. Money is None as soon as a price is not known."""
+    """What a policy did to some conversations. A cost is None when a price is not known."""
 
     policy: str
     conversations: int = 0
     failed: int = 0
-    """Conversations that could not be replayed; nothing else counts them."""
+    """Conversations that could not be replayed; no other sum includes them."""
     calls: int = 0
     folds: int = 0
     fallbacks: int = 0
@@ -53,23 +54,21 @@ class Sums:
     untouched_over: int = 0
     untouched_largest: int = 0
     seconds: float = 0.0
-    """What agents waited for, in all: measured."""
+    """How long agents waited, in all: measured."""
     slowest: float = 0.0
 
     def add(self, result: Result) -> None:
-        """One more conversation."""
+        """Add the result of one conversation."""
         if result.error is not None:
             self.failed += 1
             return
         self.conversations += 1
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(result, name))
-        for name in ("cost", "summaries", "untouched_cost"):
-            one, all_ = getattr(result, name), getattr(self, name)
-            setattr(self, name, None if one is None or all_ is None else all_ + one)
+        for prefix in ("", "untouched_"):
+            RequestTotals.of(self, prefix).plus(RequestTotals.of(result, prefix)).store(self, prefix)
+        self.summaries = add_costs(self.summaries, result.summaries)
         self.dearer += result.cost is not None and result.cost > (result.untouched_cost or 0)
-        self.largest = max(self.largest, result.largest)
-        self.untouched_largest = max(self.untouched_largest, result.untouched_largest)
         self.seconds += sum(result.seconds)
         self.slowest = max([self.slowest, *result.seconds])
 
@@ -80,26 +79,23 @@ class Sums:
 
     @property
     def saved(self) -> float | None:
-        """US dollars less than untouched; below zero the policy costs more than it saves."""
+        """US dollars saved against untouched; below zero the policy costs more than it saves."""
         return None if self.cost is None or self.untouched_cost is None else self.untouched_cost - self.cost
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; what was measured stands apart, because it differs between two runs."""
+        """Plain values; measured ones are separate, because they differ between two runs."""
         values = asdict(self) | {"fidelity": self.fidelity, "saved": self.saved}
         measured = {"seconds": round(values.pop("seconds"), 3), "slowest": round(values.pop("slowest"), 3)}
         rounded = {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
         return {**rounded, "measured": measured}
 
 
-_ADDED = (
-    "calls", "folds", "fallbacks", "loops", "sent", "cached", "over", "refused", "invalid", "needs", "lost",
-    "untouched_sent", "untouched_cached", "untouched_over",
-)  # fmt: skip
+_ADDED = ("calls", "folds", "fallbacks", "loops", "refused", "invalid", "needs", "lost")
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """How many tokens each request of a conversation had: untouched, and under each policy."""
+class RequestSeries:
+    """Tokens of each request of a conversation: untouched, and under each policy."""
 
     conversation: str
     source: str
@@ -109,8 +105,8 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Worst:
-    """A moment, and whose it is."""
+class WorstMoment:
+    """A moment, with its conversation and policy."""
 
     conversation: str
     source: str
@@ -120,17 +116,17 @@ class Worst:
 
 @dataclass
 class Comparison:
-    """What a run showed."""
+    """The outcome of a run."""
 
     policies: list[Sums]
     groups: dict[str, list[Sums]] = field(default_factory=dict)
-    """The same by the file or folder that conversations came from."""
-    courses: list[Course] = field(default_factory=list)
-    worst: list[Worst] = field(default_factory=list)
+    """The same by the file or folder of the conversations."""
+    courses: list[RequestSeries] = field(default_factory=list)
+    worst: list[WorstMoment] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Conversations that could not be replayed and lists that were invalid, a sentence each; the first twenty."""
     edge: list[str] = field(default_factory=list)
-    """Policies that none other beats on both cost and fidelity, the cheapest first."""
+    """Policies that no other one beats on both cost and fidelity, the cheapest first."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -147,22 +143,22 @@ def summed(lab: Lab) -> Comparison:
     """Compare the policies of a run."""
     names = [trial.name for trial in lab.trials]
     all_ = Comparison([Sums(name) for name in names])
-    worst: list[tuple[int, int, int, Worst]] = []
-    longest: list[tuple[int, int, Course]] = []
+    worst: list[tuple[int, int, int, WorstMoment]] = []
+    longest: list[tuple[int, int, RequestSeries]] = []
     for number, results in enumerate(lab):
         group = all_.groups.setdefault(group_of(results[0].source), [Sums(name) for name in names])
         for column, result in enumerate(results):
             all_.policies[column].add(result)
             group[column].add(result)
-            _complain(all_.problems, result)
+            _add_problems(all_.problems, result)
         moments = [
-            (one.moment.count, -number, -column, _worst(one)) for column, one in enumerate(results) if one.moment
+            (one.moment.count, -number, -column, _worst_moment(one)) for column, one in enumerate(results) if one.moment
         ]
         if moments:
-            # One for each conversation. The smallest stays on top and makes room; of two alike the earlier one stays.
-            _keep(worst, max(moments), WORST)
-        if course := _course(results):
-            _keep(longest, (max(course.series["untouched"], default=0), -number, course), COURSES)
+            # One for each conversation. The smallest is replaced first; of two equal ones the earlier one stays.
+            _keep_largest(worst, max(moments), SHOWN_MOMENTS)
+        if course := _series_of(results):
+            _keep_largest(longest, (max(course.series["untouched"], default=0), -number, course), SHOWN_SERIES)
     all_.worst = [one[-1] for one in sorted(worst, key=lambda one: one[:3], reverse=True)]
     all_.courses = [one[-1] for one in sorted(longest, key=lambda one: one[:2], reverse=True)]
     all_.edge = best_edge({sums.policy: (sums.cost, sums.fidelity) for sums in all_.policies})
@@ -170,7 +166,7 @@ def summed(lab: Lab) -> Comparison:
 
 
 def best_edge(points: dict[str, tuple[float | None, float | None]]) -> list[str]:
-    """Names of the points that none other beats: cheaper and no worse, or better and no dearer."""
+    """Names of the points that no other one beats: cheaper and no worse, or better and no dearer."""
     known = {name: (cost, kept) for name, (cost, kept) in points.items() if cost is not None and kept is not None}
     return sorted(
         (
@@ -182,26 +178,26 @@ def best_edge(points: dict[str, tuple[float | None, float | None]]) -> list[str]
     )
 
 
-def _keep(heap: list[Any], item: Any, most: int) -> None:
+def _keep_largest(heap: list[Any], item: Any, most: int) -> None:
     heappush(heap, item) if len(heap) < most else heappushpop(heap, item)
 
 
 def group_of(source: str) -> str:
-    """The file that a conversation came from, without its folder and its endings."""
+    """The name of a conversation's file, without its folder and extensions."""
     name = PurePosixPath(source.partition("#")[0].replace("\\", "/"))
     return (name.name.partition(".")[0] or name.name) if name.name else source
 
 
-def _worst(result: Result) -> Worst:
+def _worst_moment(result: Result) -> WorstMoment:
     assert result.moment is not None
-    return Worst(result.conversation, result.source, result.policy, result.moment)
+    return WorstMoment(result.conversation, result.source, result.policy, result.moment)
 
 
-def _course(results: Sequence[Result]) -> Course | None:
+def _series_of(results: Sequence[Result]) -> RequestSeries | None:
     fine = [result for result in results if result.error is None]
     if not fine or not fine[0].series:
         return None
-    return Course(
+    return RequestSeries(
         fine[0].conversation,
         fine[0].source,
         min(result.window for result in fine),
@@ -210,7 +206,7 @@ def _course(results: Sequence[Result]) -> Course | None:
     )
 
 
-def _complain(problems: list[str], result: Result) -> None:
+def _add_problems(problems: list[str], result: Result) -> None:
     sentences: Iterable[str] = result.problems if result.error is None else (result.error,)
     for sentence in sentences:
         if len(problems) < 20:

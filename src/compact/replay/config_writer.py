@@ -1,6 +1,6 @@
-"""The policy that a search chose, as a file with its reasons.
+"""The policy that a search chose, as a commented configuration file.
 
-Owns: `chosen_file`. Must never: search, or write to a disk.
+Owns: `config_text`. Must never: search, or write to a disk.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Any
 
 from ..config.environment import SECTIONS
 from .trial import Setting
-from .tune import Tuned
+from .tune import TuningResult
 
-__all__ = ["chosen_file"]
-
-
-def chosen_file(tuned: Tuned, setting: Setting) -> str:
-    """A `compact.yaml`: what was chosen, and in comments what it is worth and why each value stands there."""
-    return "\n".join([*_head(tuned, setting), *_body(tuned), ""])
+__all__ = ["config_text"]
 
 
-def _head(tuned: Tuned, setting: Setting) -> Iterator[str]:
+def config_text(tuned: TuningResult, setting: Setting) -> str:
+    """A `compact.yaml` with the chosen values, and comments with the measured effect of each."""
+    return "\n".join([*_comment_lines(tuned, setting), *_setting_lines(tuned), ""])
+
+
+def _comment_lines(tuned: TuningResult, setting: Setting) -> Iterator[str]:
     trained = tuned.trained
     window = f"a window of {setting.window}" if setting.window else "the window of the configuration"
     if setting.window is not None and setting.window.share is not None:
@@ -30,28 +30,28 @@ def _head(tuned: Tuned, setting: Setting) -> Iterator[str]:
     model = setting.model or "the model of each conversation"
     yield f"# {model}, and summaries by {summaries}; {len(tuned.tried):,} policies were tried on all of them."
     if summaries == "extract":
-        yield "# A model that writes the summaries costs money at every fold: then tune again, with that model."
+        yield "# A model that writes the summaries costs money at every compaction: then tune again, with that model."
     if tuned.found:
         yield f"# {_sentence(str(trained))}"
     else:
-        yield "# None was better than what the search started from, which is what this file holds."
+        yield "# None was better than the start of the search, which is what this file holds."
     yield "#"
     if tuned.held:
         yield "# On conversations that were held back from the search:"
         yield from (f"#   {verdict}" for verdict in tuned.held)
     else:
-        yield "# There were too few conversations to hold any back: what this is worth on others is not known."
+        yield "# There were too few conversations to hold any back: the effect on others is not known."
     worse = [verdict.source for verdict in tuned.held if tuned.found and not verdict.better]
     if worse:
-        yield f"# It is not better on {', '.join(worse)}: there, stay with what you have."
+        yield f"# It is not better on {', '.join(worse)}: keep your configuration there."
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
-def _body(tuned: Tuned) -> Iterator[str]:
-    import yaml  # here, because only this needs to write it
+def _setting_lines(tuned: TuningResult) -> Iterator[str]:
+    import yaml  # here, because only this function needs it
 
     reasons = {reason.name: reason for reason in tuned.reasons}
     values = tuned.chosen.config.model_dump(mode="json", exclude_unset=True)
@@ -66,9 +66,9 @@ def _body(tuned: Tuned) -> Iterator[str]:
             if key in reasons:
                 yield f"  # {reasons[key]}"
             elif key == "layout" and "layout" in tuned.changes:
-                yield "  # The layouts have different fields, so what this one alone is worth cannot be told."
-            yield from (f"  {line}" for line in _lines(yaml, key, one))
+                yield "  # The layouts have different fields, so the effect of the layout alone is not known."
+            yield from (f"  {line}" for line in _yaml_lines(yaml, key, one))
 
 
-def _lines(yaml: Any, key: str, value: Any) -> list[str]:
+def _yaml_lines(yaml: Any, key: str, value: Any) -> list[str]:
     return list(yaml.safe_dump({key: value}, sort_keys=False).splitlines())

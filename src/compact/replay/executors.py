@@ -1,10 +1,11 @@
-"""Where runs happen: in this process, in many, or on a cluster.
+"""Executes replay tasks in this process or in several, and defines the interface of other executors.
 
-Owns: `Task`, `Engine`, `here`, `processes`, and that a lost worker loses nothing. Must never: know what a result means.
+Owns: `Task`, `Engine`, `in_process`, `processes`, and retrying the tasks of a worker that died.
+Must never: know what a result means.
 
-An engine takes tasks as they come and gives their results as they are done, in any order. It holds few tasks at a time,
-so the logs are read no faster than they are worked off. A conversation travels with its task: a worker needs no
-access to the logs, and reading them is quick beside replaying them.
+An engine takes tasks one by one and gives their results as they are done, in any order. It holds few tasks at a time,
+so the logs are read no faster than they are replayed. A task contains its conversation: a worker needs no access to the
+logs, and reading them is fast compared with replaying them.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ from .results import Result
 from .run import run
 from .trial import Setting, Trial
 
-__all__ = ["AHEAD", "PATIENCE", "Done", "Engine", "Task", "died", "here", "processes", "unsent", "work"]
+__all__ = [
+    "MAX_ATTEMPTS", "QUEUED_PER_WORKER", "Engine", "Task", "TaskResults", "crashed_results", "in_process",
+    "processes", "run_task", "unsendable_results",
+]  # fmt: skip
 
-AHEAD = 2
-"""Tasks that wait for each worker, so that none is idle while the logs are read."""
-PATIENCE = 3
-"""How often a task is tried whose worker died."""
+QUEUED_PER_WORKER = 2
+"""Tasks that are queued for each worker, so that none is idle while the logs are read."""
+MAX_ATTEMPTS = 3
+"""How often a task is run when its worker dies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One conversation, the trials it still has to go through, and their keys."""
+    """One conversation, and the trials to replay it under with their keys."""
 
     conversation: Conversation
     trials: Sequence[tuple[str, Trial]]
@@ -46,7 +50,7 @@ class Task:
 
     @classmethod
     def keys(cls, conversation: Conversation, trials: Sequence[Trial], setting: Setting) -> list[str]:
-        """What each result is known by: everything that decides it."""
+        """The key of each result: a hash of everything that it depends on."""
         one = conversation
         known = [__version__, one.id, one.source, one.model, one.messages, one.tools, one.times]
         whole = json.dumps(known, default=str)
@@ -54,22 +58,22 @@ class Task:
         return [f"{digest}-{trial.fingerprint}-{setting.fingerprint}" for trial in trials]
 
 
-Done = list[tuple[str, Result]]
+TaskResults = list[tuple[str, Result]]
 """Results by key."""
 
-Engine = Callable[[Iterable[Task]], Iterator[Done]]
-"""Takes tasks and gives what is done, in any order."""
+Engine = Callable[[Iterable[Task]], Iterator[TaskResults]]
+"""Takes tasks, and gives their results in any order."""
 
 
-def work(task: Task) -> Done:
-    """All trials of one conversation. Whatever goes wrong in one of them is its result, not the end of the run."""
+def run_task(task: Task) -> TaskResults:
+    """Replay one conversation under its trials. An error in one of them is its result, and does not end the run."""
     recording = Recording(task.conversation)
     done = []
     for key, trial in task.trials:
         try:
             result = run(recording, trial, task.setting)
-        except Exception as error:  # a run of thousands must not end because of one conversation
-            result = _failed(
+        except Exception as error:  # one conversation must not end a run of thousands
+            result = _failed_result(
                 task, trial, f"{type(error).__name__}: {error}" if isinstance(error, CompactError) else _BUG
             )
         done.append((key, result))
@@ -79,53 +83,53 @@ def work(task: Task) -> Done:
 _BUG = "it could not be replayed; please report this with the log"
 
 
-def died(task: Task) -> Done:
-    """The results of a task whose workers died again and again."""
-    why = f"its process died {PATIENCE} times; it may need more memory than there is"
-    return [(key, _failed(task, trial, why)) for key, trial in task.trials]
+def crashed_results(task: Task) -> TaskResults:
+    """The results of a task whose workers died `MAX_ATTEMPTS` times."""
+    why = f"its process died {MAX_ATTEMPTS} times; it may need more memory than is free"
+    return [(key, _failed_result(task, trial, why)) for key, trial in task.trials]
 
 
-def unsent(task: Task) -> Done:
-    """The results of a task that cannot be handed to another process."""
+def unsendable_results(task: Task) -> TaskResults:
+    """The results of a task that cannot be sent to another process."""
     why = "it is nested too deeply to be sent to another process; replay it alone, with one process"
-    return [(key, _failed(task, trial, why)) for key, trial in task.trials]
+    return [(key, _failed_result(task, trial, why)) for key, trial in task.trials]
 
 
-def _failed(task: Task, trial: Trial, why: str) -> Result:
+def _failed_result(task: Task, trial: Trial, why: str) -> Result:
     return Result(conversation=task.conversation.id, source=task.conversation.source, policy=trial.name, error=why)
 
 
-def here(tasks: Iterable[Task]) -> Iterator[Done]:
-    """One after the other, in this process."""
-    return map(work, tasks)
+def in_process(tasks: Iterable[Task]) -> Iterator[TaskResults]:
+    """Run tasks one by one in this process."""
+    return map(run_task, tasks)
 
 
 def processes(number: int) -> Engine:
-    """So many processes on this machine."""
+    """An engine that runs tasks in this number of processes on this machine."""
 
-    def engine(tasks: Iterable[Task]) -> Iterator[Done]:
+    def engine(tasks: Iterable[Task]) -> Iterator[TaskResults]:
         fresh = iter(tasks)
-        again: list[_Try] = []
+        again: list[_Attempt] = []
         while True:
-            # Not forked: the host may have threads, and a fork of a program with threads may hang.
-            with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_begin) as pool:
-                running: dict[Future[Done], _Try] = {}
+            # Not forked: a fork of a program with threads may hang.
+            with ProcessPoolExecutor(number, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
+                running: dict[Future[TaskResults], _Attempt] = {}
                 try:
-                    while _fill(pool, running, again, fresh, number):
+                    while _submit_tasks(pool, running, again, fresh, number):
                         for future in wait(running, return_when=FIRST_COMPLETED).done:
                             error = future.exception()
                             if isinstance(error, BrokenProcessPool):
                                 raise error
                             task, _ = running.pop(future)
-                            yield future.result() if error is None else unsent(task)
+                            yield future.result() if error is None else unsendable_results(task)
                     return
                 except BrokenProcessPool:
-                    # One worker died, and with it the pool. Nobody knows whose task it was: all are tried again.
+                    # A worker died, and with it the pool. Which task it ran is unknown, so all are run again.
                     for task, deaths in running.values():
-                        if deaths + 1 < PATIENCE:
+                        if deaths + 1 < MAX_ATTEMPTS:
                             again.append((task, deaths + 1))
                         else:
-                            yield died(task)
+                            yield crashed_results(task)
                 finally:
                     for future in running:
                         future.cancel()
@@ -133,39 +137,43 @@ def processes(number: int) -> Engine:
     return engine
 
 
-_Try = tuple[Task, int]
-"""A task, and how many pools died with it."""
+_Attempt = tuple[Task, int]
+"""A task, and how many pools died while it ran."""
 
 
-def _fill(
-    pool: ProcessPoolExecutor, running: dict[Future[Done], _Try], again: list[_Try], fresh: Iterator[Task], number: int
+def _submit_tasks(
+    pool: ProcessPoolExecutor,
+    running: dict[Future[TaskResults], _Attempt],
+    again: list[_Attempt],
+    fresh: Iterator[Task],
+    number: int,
 ) -> bool:
-    """Give the workers something to do; False when there is nothing left.
+    """Submit tasks until the queue is full; False when no task is left.
 
-    A task that was there when a worker died runs alone, so that one which kills every worker takes no other with it.
+    A task that was queued when a worker died runs alone, so that one which kills every worker affects no other.
     """
     while True:
         suspected = bool(again) or any(deaths for _, deaths in running.values())
-        if len(running) >= (1 if suspected else number * (1 + AHEAD)):
+        if len(running) >= (1 if suspected else number * (1 + QUEUED_PER_WORKER)):
             return True
         task, deaths = again.pop() if again else (next(fresh, None), 0)
         if task is None:
             return bool(running)
         try:
-            running[pool.submit(work, task)] = task, deaths
+            running[pool.submit(run_task, task)] = task, deaths
         except BrokenProcessPool:
             again.append((task, deaths))
             raise
 
 
-def _begin() -> None:
-    """What a worker does first. Ctrl-C is for its parent, and without a parent there is nobody to work for."""
+def _start_worker() -> None:
+    """Initialize a worker: it ignores Ctrl-C, which its parent handles, and exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = parent_process()
     assert parent is not None
     parent.join()
-    os._exit(1)  # it would wait for work for ever: its end of the queue stays open
+    os._exit(1)  # it would wait for tasks forever: its end of the queue stays open

@@ -1,9 +1,9 @@
-"""The lab: conversations through policies, and what came of it.
+"""Replays conversations under policies, and gives the results in order.
 
 Owns: `replay`, and the order of its results. Must never: print, or know how a report looks.
 
-Results are kept as they come and read in the order of conversations and policies, so a report does not depend on how
-many workers there were, on which of them was quicker, or on whether the run was killed and taken up again.
+Results are stored as they arrive and read in the order of conversations and policies, so a report does not depend on
+the number of workers, on their speed, or on whether the run was killed and resumed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Self
 
 from ..errors import ConfigError
 from ..importers import Conversation
-from .executors import Engine, Task, here
+from .executors import Engine, Task, in_process
 from .results import Result, Results
 from .trial import Setting, Trial
 
@@ -26,7 +26,7 @@ RESULTS = "results.jsonl"
 """The file that a run is resumed from."""
 
 Progress = Callable[[int, int], None]
-"""Told how many results there are, and how many of them were known before."""
+"""Called with the number of results, and how many of them were known before."""
 
 
 class Lab:
@@ -41,14 +41,14 @@ class Lab:
         return len(self._order)
 
     def __iter__(self) -> Iterator[list[Result]]:
-        names = [trial.name for trial in self.trials]  # a result is known by what was tried, whatever that was called
+        names = [trial.name for trial in self.trials]  # the key of a result does not depend on the trial's name
         return (
             [replace(self._results[key], policy=name) for key, name in zip(keys, names, strict=True)]
             for keys in self._order
         )
 
     def close(self) -> None:
-        """Let go of the file of results."""
+        """Close the file of results."""
         self._results.close()
 
     def __enter__(self) -> Self:
@@ -65,19 +65,19 @@ def replay(
     trials: Sequence[Trial],
     setting: Setting | None = None,
     *,
-    engine: Engine = here,
+    engine: Engine = in_process,
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Lab:
-    """Run every conversation through every trial. With a `folder`, results are kept there and known the next time."""
+    """Replay every conversation under every trial. With a `folder`, results are stored there and reused next time."""
     setting = setting or Setting()
     names = [trial.name for trial in trials]
     if not names or len(set(names)) < len(names):
         twice = next((name for name in names if names.count(name) > 1), None)
-        raise ConfigError(f"two policies are named {twice}; give each file a name of its own" if twice else "no policy")
+        raise ConfigError(f"two policies are named {twice}; give each file its own name" if twice else "no policy")
     results = Results(folder / RESULTS if folder is not None else None)
     lab = Lab(results, trials, setting)
-    told = known = 0
+    new = known = 0
     asked: set[str] = set()
 
     def tasks() -> Iterator[Task]:
@@ -85,7 +85,7 @@ def replay(
         for conversation in conversations:
             keys = Task.keys(conversation, trials, setting)
             lab._order.append(keys)
-            # A log that was named twice is run once.
+            # A log that is named twice is run once.
             left = [(k, trial) for k, trial in zip(keys, trials, strict=True) if k not in results and k not in asked]
             asked.update(key for key, _ in left)
             known += len(keys) - len(left)
@@ -96,12 +96,12 @@ def replay(
         for done in engine(tasks()):
             for key, result in done:
                 results.add(key, result)
-                told += 1
+                new += 1
             if progress is not None:
-                progress(told + known, known)
+                progress(new + known, known)
     except BaseException:
         results.close()
         raise
     if progress is not None:
-        progress(told + known, known)
+        progress(new + known, known)
     return lab

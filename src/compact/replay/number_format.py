@@ -1,6 +1,6 @@
-"""How numbers read in a report.
+"""Formats the numbers of a report.
 
-Owns: money, shares, tokens and times as people write them. Must never: round something bad into something good.
+Owns: the format of money, shares, tokens and times. Must never: round a loss to no loss.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ __all__ = ["money", "percent", "seconds", "short"]
 
 
 def money(dollars: float | None) -> str:
-    """US dollars; more digits where there are few dollars."""
+    """US dollars; more digits for small amounts."""
     if dollars is None:
         return "–"
     sign, amount = "−" if dollars < 0 else "", abs(dollars)
@@ -19,7 +19,7 @@ def money(dollars: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one; a whole that is not quite one never reads as 100 %."""
+    """A share of one; less than one never reads as 100 %."""
     if share is None:
         return "–"
     text = f"{abs(share):.1%}"
@@ -28,7 +28,7 @@ def percent(share: float | None) -> str:
 
 
 def short(number: float) -> str:
-    """A number of tokens in four signs or so: 950, 18.2k, 5.61M."""
+    """A number of tokens in about four characters: 950, 18.2k, 5.61M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= 0.9995 * size:
             return f"{number / size:.3g}{letter}" if abs(number) < 999.5 * size else f"{number / size:,.0f}{letter}"
@@ -36,7 +36,7 @@ def short(number: float) -> str:
 
 
 def seconds(time: float) -> str:
-    """How long something took."""
+    """A duration."""
     if time >= 90:
         return f"{time / 60:,.1f} min"
     return f"{time:.1f} s" if time >= 1 else f"{time * 1000:.0f} ms"

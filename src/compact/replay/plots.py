@@ -1,7 +1,7 @@
-"""Plots as SVG text, from numbers: tokens against calls, cost against fidelity, and bars.
+"""Plots as SVG: tokens by call, cost by fidelity, and bars.
 
-Owns: what each plot shows, and what it leaves out for want of room.
-Must never: know a policy or a result, or ask anybody for anything. The same numbers give the same bytes.
+Owns: the content of each plot, and what it leaves out when there is no room.
+Must never: know a policy or a result, or use the network. The same numbers give the same bytes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from html import escape
 from math import ceil
 from typing import NamedTuple
 
-from .svg import LINE, Box, Frame, Written, axes, colour, cut, labels, mark, picture, words
+from .svg import LINE, Box, NumberFormat, PlotArea, axes, colour, labels, marker, svg_document, text_element, truncate
 
-__all__ = ["Line", "Point", "bar", "lines", "scatter", "thinned"]
+__all__ = ["PlotLine", "Point", "bar_svg", "line_plot", "scatter_plot", "thin_out"]
 
 _APART = 5
-"""Pixels between two marks on one line, at least."""
+"""The least distance of two markers on one line, in pixels."""
 _ABOVE = 2
-"""A line without a policy is drawn up to so many times the limit; beyond that it would press the others flat."""
+"""The reference line is drawn up to this many times the limit; above that it would flatten the others."""
 
 
-class Line(NamedTuple):
-    """Values at 1, 2, 3 …, and which of them (from 0) bear a mark. Number None is the reference."""
+class PlotLine(NamedTuple):
+    """Values at 1, 2, 3 …, and the indices of those with a marker. Number None is the reference."""
 
     name: str
     values: Sequence[int]
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point, and what is said when it is pointed at. Number None is the reference."""
+    """A point, and its tooltip. Number None is the reference."""
 
     name: str
     x: float
@@ -40,8 +40,8 @@ class Point(NamedTuple):
     title: str = ""
 
 
-def thinned(values: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Places and values, about so many at most. Of each stretch the least and the largest stay: teeth stay teeth."""
+def thin_out(values: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Indices and values, about `most` of them: of each interval the smallest and the largest, so peaks stay."""
     size = ceil(2 * len(values) / most)
     if len(values) <= most:
         return list(enumerate(values))
@@ -52,15 +52,15 @@ def thinned(values: Sequence[int], most: int) -> list[tuple[int, int]]:
     return [(place, values[place]) for place in sorted(places)]
 
 
-def lines(drawn: Sequence[Line], limit: int, written: Written, *, wide: bool, title: str) -> str:
-    """Lines against their places, with the limit across. Marks are what happened there."""
+def line_plot(drawn: Sequence[PlotLine], limit: int, written: NumberFormat, *, wide: bool, title: str) -> str:
+    """Values by index, with a line for the limit, and markers for compactions."""
     size = Box(0, 0, 1040, 360) if wide else Box(0, 0, 360, 260)
     names = 118 if wide else 8
     count = max((len(line.values) for line in drawn), default=1)
     ours = max((max(line.values, default=0) for line in drawn if line.number is not None), default=0)
     all_ = max((max(line.values, default=0) for line in drawn), default=0)
     high = max(1.08 * ours, 1.12 * limit, min(1.05 * all_, _ABOVE * limit))
-    frame = Frame(Box(46, 14, size.width - 46 - names, size.height - 50), 1, max(2, count), 0, high)
+    frame = PlotArea(Box(46, 14, size.width - 46 - names, size.height - 50), 1, max(2, count), 0, high)
     parts = axes(frame, ("call of the model", "tokens in the request"), (lambda call: f"{call:,.0f}", written), wide)
     height = frame.y(limit)
     parts.append(
@@ -68,40 +68,44 @@ def lines(drawn: Sequence[Line], limit: int, written: Written, *, wide: bool, ti
         f"<title>the window, {limit:,} tokens</title></path>"
         f'<text class="of-limit" x="{frame.paper.x + 4:g}" y="{height - 4:.1f}">window {escape(written(limit))}</text>'
     )
-    # What leaves the paper at the top is cut there: an inner picture shows nothing outside itself.
+    # Lines are cut at the top of the area: an inner SVG shows nothing outside of its box.
     inner = frame.paper
     parts.append(
         f'<svg x="{inner.x:g}" y="{inner.y:g}" width="{inner.width:g}" height="{inner.height:g}" '
         f'viewBox="{inner.x:g} {inner.y:g} {inner.width:g} {inner.height:g}">'
     )
     for line in drawn:
-        path = "L".join(f"{frame.x(at + 1):.1f} {frame.y(value):.1f}" for at, value in thinned(line.values, 700))
+        path = "L".join(f"{frame.x(at + 1):.1f} {frame.y(value):.1f}" for at, value in thin_out(line.values, 700))
         if path:
             parts.append(
                 f'<path class="line {colour(line.number)}" d="M{path}"><title>{escape(line.name)}</title></path>'
             )
-    for line in sorted(drawn, key=lambda line: -len(line.marked)):  # few marks are not hidden by many
-        parts += _marks(frame, line)
+    for line in sorted(drawn, key=lambda line: -len(line.marked)):  # few markers are not hidden by many
+        parts += _markers(frame, line)
     parts.append("</svg>")
     if wide:
-        parts += _ends(frame, drawn, written)
-    return picture(size, parts, title)
+        parts += _end_names(frame, drawn, written)
+    return svg_document(size, parts, title)
 
 
-def _marks(frame: Frame, line: Line) -> Iterable[str]:
+def _markers(frame: PlotArea, line: PlotLine) -> Iterable[str]:
     last = float("-inf")
     size = 1.5 if len(line.marked) * _APART > frame.paper.width / 4 else 3
     for at in line.marked:
         if (x := frame.x(at + 1)) - last >= _APART:
             last = x
             value = line.values[at]
-            yield mark(
-                line.number, x, frame.y(value), size, f"{line.name}, call {at + 1:,}: {value:,} tokens after a fold"
+            yield marker(
+                line.number,
+                x,
+                frame.y(value),
+                size,
+                f"{line.name}, call {at + 1:,}: {value:,} tokens after a compaction",
             )
 
 
-def _ends(frame: Frame, drawn: Sequence[Line], written: Written) -> Iterable[str]:
-    """The names beside the ends of their lines, pushed apart where they would lie on each other."""
+def _end_names(frame: PlotArea, drawn: Sequence[PlotLine], written: NumberFormat) -> Iterable[str]:
+    """The names beside the ends of their lines, moved apart where they would overlap."""
     edge = frame.paper.x + frame.paper.width + 8
     lowest = frame.paper.y + frame.paper.height
     ends = sorted(
@@ -113,26 +117,30 @@ def _ends(frame: Frame, drawn: Sequence[Line], written: Written) -> Iterable[str
     for left, (wanted, _, line) in zip(range(len(ends) - 1, -1, -1), ends, strict=True):
         at = max(at, min(wanted, lowest - LINE * left))
         gone = f" {written(line.values[-1])} ↑" if line.values[-1] > frame.high else ""
-        yield words(edge, at + 4, cut(line.name, 16 - len(gone)) + gone, f"name {colour(line.number)}", title=line.name)
+        yield text_element(
+            edge, at + 4, truncate(line.name, 16 - len(gone)) + gone, f"name {colour(line.number)}", title=line.name
+        )
         at += LINE
 
 
-def scatter(points: Sequence[Point], edge: Sequence[int], written: tuple[Written, Written], *, wide: bool) -> str:
-    """Cost to the right, fidelity upwards, and the best edge: the steps that no point lies above and to the left of.
+def scatter_plot(
+    points: Sequence[Point], edge: Sequence[int], written: tuple[NumberFormat, NumberFormat], *, wide: bool
+) -> str:
+    """Fidelity by cost, with the best edge: steps that have no point above and to the left.
 
-    `edge` are places in `points`, from the left. The reference may lie far from all else: then it stands at the margin,
-    with an arrow and its numbers.
+    `edge` are indices of `points`, from the left. A reference far from the others is drawn at the margin, with an arrow
+    and its numbers.
     """
     size = Box(0, 0, 1040, 380) if wide else Box(0, 0, 360, 300)
     ours = [point for point in points if point.number is not None] or points
-    left, right = _span([point.x for point in ours], 0, float("inf"))
-    low, high = _span([point.y for point in ours], 0, 1)
+    left, right = _padded_range([point.x for point in ours], 0, float("inf"))
+    low, high = _padded_range([point.y for point in ours], 0, 1)
     for point in points:
         if point.x <= 2 * right - left:
             right = max(right, point.x + 0.06 * (point.x - left))
         if point.y <= 2 * high - low:
             high = max(high, point.y)
-    frame = Frame(Box(52, 14, size.width - 68, size.height - 54), left, right, low, high)
+    frame = PlotArea(Box(52, 14, size.width - 68, size.height - 54), left, right, low, high)
     inner = frame.paper
     parts = axes(frame, ("cost", "fidelity"), written, wide)
     places, names = [], []
@@ -140,19 +148,19 @@ def scatter(points: Sequence[Point], edge: Sequence[int], written: tuple[Written
         x, y = min(frame.x(point.x), inner.x + inner.width), max(frame.y(point.y), inner.y)
         away = (x, y) != (frame.x(point.x), frame.y(point.y))
         places.append((x, y))
-        names.append(cut(point.name, 24) + (f" ({written[0](point.x)}, {written[1](point.y)}) ↗" if away else ""))
+        names.append(truncate(point.name, 24) + (f" ({written[0](point.x)}, {written[1](point.y)}) ↗" if away else ""))
     steps = _steps([places[at] for at in edge], inner)
     if steps:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in steps)
-        said = "<title>the best edge: nothing was both cheaper and better</title>"
-        parts.append(f'<path class="edge" d="M{path}">{said}</path>')
-    marks = [mark(point.number, *place, 6, point.title) for point, place in zip(points, places, strict=True)]
+        tooltip = "<title>the best edge: no policy was both cheaper and better</title>"
+        parts.append(f'<path class="edge" d="M{path}">{tooltip}</path>')
+    marks = [marker(point.number, *place, 6, point.title) for point, place in zip(points, places, strict=True)]
     for point, (x, y), name, box in zip(points, places, names, labels(places, names, inner, steps), strict=True):
         near, middle = min(max(x, box.x), box.x + box.width), box.y + box.height / 2
         if abs(near - x) > 16 or abs(middle - y) > 22:
             parts.append(f'<path class="leader" d="M{x:.1f} {y:.1f}L{near:.1f} {middle:.1f}"/>')
-        parts.append(words(box.x + 2, box.y + 11, name, f"name {colour(point.number)}", title=point.name))
-    return picture(size, [*parts, *marks], "cost against fidelity")
+        parts.append(text_element(box.x + 2, box.y + 11, name, f"name {colour(point.number)}", title=point.name))
+    return svg_document(size, [*parts, *marks], "cost against fidelity")
 
 
 def _steps(edge: Sequence[tuple[float, float]], paper: Box) -> list[tuple[float, float]]:
@@ -165,8 +173,8 @@ def _steps(edge: Sequence[tuple[float, float]], paper: Box) -> list[tuple[float,
     return [*corners, (paper.x + paper.width, corners[-1][1])]
 
 
-def bar(share: float, number: int | None) -> str:
-    """A share of one as a bar; the sheet gives it its size."""
+def bar_svg(share: float, number: int | None) -> str:
+    """A share of one as a bar; the style sheet sets its size."""
     width = 100 * min(1.0, max(0.0, share))
     return (
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
@@ -174,8 +182,8 @@ def bar(share: float, number: int | None) -> str:
     )
 
 
-def _span(values: Sequence[float], least: float, most: float) -> tuple[float, float]:
-    """From the smallest to the largest with some room around, but not beyond what can be."""
+def _padded_range(values: Sequence[float], least: float, most: float) -> tuple[float, float]:
+    """The range of the values with a margin, within `least` and `most`."""
     low, high = min(values), max(values)
     room = (high - low) * 0.15 or abs(high) * 0.1 or 0.1
     return max(least, low - room), min(most, high + room)

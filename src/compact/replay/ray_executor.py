@@ -1,11 +1,11 @@
-"""The same runs on Ray: on a cluster, or on one that is started here for the time of the run.
+"""Executes replay tasks on Ray: on an existing cluster, or on one that is started for the run.
 
-Owns: `on_ray`, and what happens when a worker or a machine of the cluster dies.
-Must never: be imported before somebody asks for Ray, stop a cluster that it did not start, or let Ray decide how often
-a task is tried: Ray tries one for ever whose memory runs out.
+Owns: `on_ray`, and retrying the tasks of a worker or a machine that died.
+Must never: be imported unless Ray is asked for, stop a cluster that it did not start, or leave retries to Ray, which
+retries a task that runs out of memory forever.
 
-A task is a conversation with all its trials, sent by value: the cluster needs no access to the logs, only the package.
-Few are under way for each processor, so neither the logs nor the results pile up anywhere.
+A task is a conversation with all its trials, sent by value: the cluster needs the package, and no access to the logs.
+Few tasks are active for each processor, so neither logs nor results pile up.
 """
 
 from __future__ import annotations
@@ -28,49 +28,58 @@ from typing import Any
 
 from .. import __version__
 from ..errors import ConfigError, MissingExtra
-from .executors import AHEAD, PATIENCE, Done, Engine, Task, died, unsent, work
+from .executors import (
+    MAX_ATTEMPTS,
+    QUEUED_PER_WORKER,
+    Engine,
+    Task,
+    TaskResults,
+    crashed_results,
+    run_task,
+    unsendable_results,
+)
 
 __all__ = ["on_ray"]
 
 _STORE = 128 << 20
-"""Bytes that a cluster of our own holds of what is under way; what is more goes to the disk."""
-_LOOK = 5.0
-"""Seconds to wait for a cluster's first word, and after which it is asked again how large it is: it may grow."""
+"""Bytes of memory for the objects of a cluster that is started here; more are spilled to the disk."""
+_INTERVAL = 5.0
+"""Seconds to wait for a cluster's first answer, and between two queries of its size, which may grow."""
 
 
 def on_ray(address: str | None = None, workers: int | None = None) -> Engine:
-    """Runs on a Ray cluster: the one at `address` ("auto" finds it), or one of so many `workers` started here.
+    """An engine on the Ray cluster at `address` ("auto" finds it), or on one with `workers` that is started here.
 
-    The variable RAY_ADDRESS counts as an address, as it does for Ray. A cluster that this process is connected to
-    already is used as it is. On a cluster that is there, `workers` is how many tasks may be under way.
+    The variable RAY_ADDRESS counts as an address, as it does for Ray. A cluster that this process is connected to is
+    used as it is. On an existing cluster, `workers` is the number of active tasks.
     """
 
-    def engine(tasks: Iterable[Task]) -> Iterator[Done]:
+    def engine(tasks: Iterable[Task]) -> Iterator[TaskResults]:
         if find_spec("ray") is None:
             raise MissingExtra('Replaying on a cluster needs Ray: pip install "agent-compact[ray]".')
         ray: Any = import_module("ray")
-        with _silenced(ray), _connected(ray, address or os.environ.get("RAY_ADDRESS"), workers) as is_own:
-            room = _Room(ray, None if is_own else workers)
-            yield from _spread(ray, iter(tasks), room)
+        with _silence(ray), _cluster(ray, address or os.environ.get("RAY_ADDRESS"), workers) as is_own:
+            limit = _TaskLimit(ray, None if is_own else workers)
+            yield from _run_tasks(ray, iter(tasks), limit)
 
     return engine
 
 
-def _spread(ray: Any, fresh: Iterator[Task], room: _Room) -> Iterator[Done]:
-    """All tasks over the cluster, and each again whose worker died."""
-    remote = ray.remote(num_cpus=1, max_retries=0)(_work)
+def _run_tasks(ray: Any, fresh: Iterator[Task], limit: _TaskLimit) -> Iterator[TaskResults]:
+    """Run all tasks on the cluster, and retry those whose worker died."""
+    remote = ray.remote(num_cpus=1, max_retries=0)(_run_remote)
     running: dict[Any, tuple[Task, int]] = {}
     again: list[tuple[Task, int]] = []
     try:
         while True:
-            while len(running) < room.tasks:
+            while len(running) < limit.tasks:
                 task, deaths = again.pop() if again else (next(fresh, None), 0)
                 if task is None:
                     break
                 try:
                     running[remote.remote(__version__, task)] = task, deaths
                 except (PicklingError, RecursionError, TypeError):
-                    yield unsent(task)
+                    yield unsendable_results(task)
             if not running:
                 return
             (ready,), _ = ray.wait(list(running), num_returns=1)
@@ -78,13 +87,13 @@ def _spread(ray: Any, fresh: Iterator[Task], room: _Room) -> Iterator[Done]:
             try:
                 done = ray.get(ready)
             except ray.exceptions.RayTaskError:
-                raise _not_there() from None  # our work never raises: it could not even begin
+                raise _package_missing() from None  # `run_task` never raises, so it could not be imported
             except ray.exceptions.RayError:
-                if deaths + 1 < PATIENCE:
+                if deaths + 1 < MAX_ATTEMPTS:
                     again.append((task, deaths + 1))
                     continue
-                done = died(task)
-            del ready  # what Ray holds of a result goes with the last reference to it
+                done = crashed_results(task)
+            del ready  # Ray frees a result with the last reference to it
             yield done
     finally:
         for left in running:
@@ -92,22 +101,22 @@ def _spread(ray: Any, fresh: Iterator[Task], room: _Room) -> Iterator[Done]:
                 ray.cancel(left)
 
 
-def _work(version: str, task: Task) -> Done:
-    """What a worker does."""
+def _run_remote(version: str, task: Task) -> TaskResults:
+    """Run a task in a worker."""
     if version != __version__:
         raise RuntimeError(version)
-    return work(task)
+    return run_task(task)
 
 
-def _not_there() -> MissingExtra:
+def _package_missing() -> MissingExtra:
     return MissingExtra(
         f"The workers of the Ray cluster cannot run compact {__version__} with Python {platform.python_version()}; "
-        f'install there what is installed here: pip install "agent-compact=={__version__}".'
+        f'install the same version there: pip install "agent-compact=={__version__}".'
     )
 
 
-class _Room:
-    """How many tasks may be under way."""
+class _TaskLimit:
+    """How many tasks may be active."""
 
     def __init__(self, ray: Any, most: int | None) -> None:
         self._ray, self._most = ray, most
@@ -117,22 +126,22 @@ class _Room:
     def tasks(self) -> int:
         if self._most is not None:
             return self._most
-        if not self._known or monotonic() - self._asked > _LOOK:
+        if not self._known or monotonic() - self._asked > _INTERVAL:
             self._asked = monotonic()
-            self._known = (1 + AHEAD) * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+            self._known = (1 + QUEUED_PER_WORKER) * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         return self._known
 
 
 @contextmanager
-def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[bool]:
-    """A cluster for the time of a block; whether it is one of our own."""
+def _cluster(ray: Any, address: str | None, workers: int | None) -> Iterator[bool]:
+    """Connect to a cluster, or start one, for a block; yields whether it was started here."""
     if ray.is_initialized():
         yield False
         return
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address and address != "local":
         try:
-            _knock(address)
+            _check_reachable(address)
             ray.init(address=address, **quiet)
         except Exception as error:
             raise ConfigError(
@@ -143,11 +152,11 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[b
         try:
             yield False
         finally:
-            ray.shutdown()  # of a cluster that was there before, this only lets go
+            ray.shutdown()  # only disconnects from an existing cluster
         return
-    # The names of Ray's sockets are long, and a system takes about a hundred characters.
+    # The names of Ray's sockets are long, and systems allow about a hundred characters.
     near = None if sys.platform == "win32" else "/tmp"  # noqa: S108 - the folder itself has a random name
-    with TemporaryDirectory(prefix="ray-", dir=near, ignore_cleanup_errors=True) as folder, _environment():
+    with TemporaryDirectory(prefix="ray-", dir=near, ignore_cleanup_errors=True) as folder, _cluster_environment():
         ray.init(
             address="local",
             num_cpus=workers or os.cpu_count(),
@@ -163,8 +172,8 @@ def _connected(ray: Any, address: str | None, workers: int | None) -> Iterator[b
 
 
 @contextmanager
-def _silenced(ray: Any) -> Iterator[None]:
-    """Ray prints on standard output that a worker died, whatever it is told; a report may be written there."""
+def _silence(ray: Any) -> Iterator[None]:
+    """Keep Ray from printing to standard output when a worker dies; a report may be written there."""
     worker = ray._private.worker
     before = getattr(worker, "_worker_logs_enabled", True)
     worker._worker_logs_enabled = False
@@ -174,22 +183,22 @@ def _silenced(ray: Any) -> Iterator[None]:
         worker._worker_logs_enabled = before
 
 
-def _knock(address: str) -> None:
-    """Whether anybody answers at an address: Ray itself would try for many minutes to find that out."""
+def _check_reachable(address: str) -> None:
+    """Raise when nothing listens at an address: Ray itself would retry for many minutes."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if colon and port.isdigit():
-        create_connection((host.strip("[]"), int(port)), timeout=_LOOK).close()
+        create_connection((host.strip("[]"), int(port)), timeout=_INTERVAL).close()
 
 
 _TOKEN = token_hex(32)
-"""Lets only this process into its clusters. One for all of them: Ray reads it once."""
+"""The access token of clusters that this process starts. One for all of them: Ray reads it once."""
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
-    """What the processes of our own cluster inherit: this package, wherever it is, and a token.
+def _cluster_environment() -> Iterator[None]:
+    """Set the environment that the processes of a new cluster inherit: the path of this package, and a token.
 
-    Without one Ray would write a token of its own into the user's home. What the user set stays as it is.
+    Without a token Ray would write one into the user's home. Variables that the user set stay as they are.
     """
     package = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))

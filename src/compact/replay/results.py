@@ -1,9 +1,9 @@
-"""Results: what one run says, and the file that keeps them.
+"""Results of replayed conversations, and the file that stores them.
 
-Owns: `Result`, `Moment`, `Results` (a file that a killed run is resumed from). Must never: run anything.
+Owns: `Result`, `Moment`, `Results` (a file from which a killed run is resumed). Must never: run anything.
 
-A result is decided by the conversation, the policy and the setting, but for `seconds`, which were measured. The file
-holds one result a line; a torn last line is a run that did not finish, and is run again.
+A result follows from the conversation, the policy and the setting, except for `seconds`, which are measured. The file
+holds one result a line; an incomplete last line is a run that did not finish, and is run again.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ FORMAT = 2
 
 @dataclass(slots=True)
 class Moment:
-    """The call at which most was missing."""
+    """The call at which most needs were missing."""
 
     call: int
     message: int
     count: int
     lost: list[tuple[str, int, str]]
-    """What was missing, the message it was last said in, and the words around it there; the first twelve."""
+    """Each missing value, the message that held it last, and the text around it; the first twelve."""
     before: int
     after: int
     shape: str
-    """A letter for each message before the call, by its role; a capital for one that stayed."""
+    """A letter for each message before the call, by its role; a capital for one that was sent."""
     summary: str
-    """What stood there instead, redacted and cut."""
+    """The summary that was sent, redacted and truncated."""
 
 
 @dataclass(slots=True)
@@ -54,57 +54,57 @@ class Result:
     calls: int = 0
     folds: int = 0
     fallbacks: int = 0
-    """Folds whose summary failed."""
+    """Compactions whose summary failed."""
     loops: int = 0
-    """Folds right after a fold: the first one did not help."""
+    """Compactions right after another one, which had freed too little."""
     sent: int = 0
     """Tokens of all requests."""
     cached: int = 0
-    """Of these, found in the provider's cache."""
+    """Tokens of these that were found in the provider's cache."""
     cost: float | None = None
     """US dollars, summaries included; None when a price is not known."""
     summaries: float | None = None
-    """What the summarizer took of it."""
+    """The summarizer's part of it."""
     untouched_sent: int = 0
     untouched_cached: int = 0
     untouched_series: list[int] = field(default_factory=list)
     untouched_cost: float | None = None
     untouched_largest: int = 0
     untouched_over: int = 0
-    """The same without any policy, as if the window had no end; `over` are requests that would have been refused."""
+    """The same without any policy, as if the window were unlimited; `over` are requests that would be refused."""
     largest: int = 0
     over: int = 0
     """Requests above the window."""
     refused: int = 0
-    """Calls at which nothing could be made to fit."""
+    """Calls at which no plan fitted the budget."""
     invalid: int = 0
-    """Lists that the provider would have refused, although the recorded one was valid."""
+    """Lists that the provider would refuse, although the recorded one is valid."""
     problems: list[str] = field(default_factory=list)
     needs: int = 0
-    """How often the agent used what it had been told long before."""
+    """How often the agent used a value that it last saw long before."""
     lost: int = 0
-    """How often that was no longer in its context."""
+    """How often that value was no longer in its context."""
     moment: Moment | None = None
     series: list[int] = field(default_factory=list)
     """Tokens of each request."""
     folded_at: list[int] = field(default_factory=list)
-    """Numbers of the calls that folded."""
+    """Indices of the calls at which a compaction was made."""
     seconds: list[float] = field(default_factory=list)
-    """What each call had to wait for: measured, so it differs between two runs."""
+    """How long each call waited: measured, so it differs between two runs."""
     error: str | None = None
 
     @property
     def fidelity(self) -> float | None:
-        """The share of needs that were met; None when there were none."""
+        """The share of needs that were met; None without needs."""
         return 1 - self.lost / self.needs if self.needs else None
 
     def decided(self) -> dict[str, Any]:
-        """All but what was measured."""
+        """All values that do not depend on measured times."""
         return {name: value for name, value in asdict(self).items() if name != "seconds"}
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """A result as it was before `asdict`."""
+        """The inverse of `asdict`."""
         moment = value.get("moment")
         if moment is not None:
             value = {**value, "moment": Moment(**{**moment, "lost": [tuple(one) for one in moment["lost"]]})}
@@ -112,7 +112,7 @@ class Result:
 
 
 class Results:
-    """A file of results by key. Without a path it lives as long as the process."""
+    """A file of results by key; a temporary file without a path."""
 
     def __init__(self, path: Path | None) -> None:
         from tempfile import TemporaryFile
@@ -125,25 +125,25 @@ class Results:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
                 self._file = open(path, "r+b")  # noqa: SIM115 - held until close
-                self._own(path)
-            self._end = self._read()
+                self._lock(path)
+            self._end = self._read_index()
         except OSError as error:
-            raise LogError(f"{path}: results cannot be kept there ({error.strerror}); name another folder") from None
+            raise LogError(f"{path}: results cannot be stored there ({error.strerror}); name another folder") from None
 
-    def _own(self, path: Path) -> None:
-        """Two runs must not write to one file."""
+    def _lock(self, path: Path) -> None:
+        """Lock the file: two runs must not write to one."""
         try:
             REAL_DISK.lock(self._file.fileno())
         except BlockingIOError:
             self._file.close()
             raise LogError(
-                f"{path}: another run writes its results there; wait for its end, or name another folder"
+                f"{path}: another run writes its results there; wait until it ends, or name another folder"
             ) from None
         except OSError:
-            pass  # a system or a disk that has no locks
+            pass  # a system or a disk without locks
 
-    def _read(self) -> int:
-        """Find what is known; whatever is torn or of another format is run again."""
+    def _read_index(self) -> int:
+        """Index the stored results; what is incomplete or of another format is run again."""
         end = 0
         for line in self._file:
             if line.endswith(b"\n"):
@@ -164,7 +164,7 @@ class Results:
         return len(self._places)
 
     def add(self, key: str, result: Result) -> None:
-        """Keep a result; it is on the disk, as far as the system tells, before anything else happens."""
+        """Append a result, and flush it to the system."""
         data = json.dumps({"format": FORMAT, "key": key, "result": asdict(result)}).encode("ascii") + b"\n"
         self._file.seek(self._end)
         self._file.truncate()
@@ -182,7 +182,7 @@ class Results:
         return iter(self._places)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Sync and close the file."""
         if not self._file.closed:
             self._file.flush()
             os.fsync(self._file.fileno())

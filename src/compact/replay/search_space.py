@@ -1,6 +1,6 @@
 """The policies that a search may try.
 
-Owns: which fields are searched and over which values, drawing a candidate, and its neighbours.
+Owns: the fields that are searched and their values, drawing a candidate, and its neighbours.
 Must never: run anything, or leave the ranges that the configuration allows.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from ..config import CompactConfig
 
-__all__ = ["Changes", "described", "draw", "neighbours", "value_of"]
+__all__ = ["Changes", "changed_fields", "draw", "neighbours", "value_of"]
 
 Changes = dict[str, Any]
 """Fields and their values, by the flat names that `CompactConfig.changed` takes."""
@@ -31,11 +31,11 @@ _BY_LAYOUT: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "in_place": {"target_pct": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8), "retention_window": (2, 3, 4, 6, 8, 12, 16)},
 }
 _OFTEN = {"layout": ("layered", "layered", "rolling", "rolling", "in_place"), "strategy": ("task_state",) * 3}
-"""What is drawn more often, because it was better more often on real logs."""
+"""Values that are drawn more often, because they were better more often on real logs."""
 
 
 def draw(random: Random) -> Changes:
-    """A candidate."""
+    """Draw a candidate."""
     layout = random.choice(_OFTEN["layout"])
     fields = {**_ALWAYS, **_BY_LAYOUT[layout]}
     chosen = {name: random.choice((*values, *_OFTEN.get(name, ()))) for name, values in fields.items()}
@@ -53,12 +53,12 @@ def neighbours(changes: Changes) -> Iterator[Changes]:
         yield from ({**changes, name: values[i]} for i in near if 0 <= i < len(values) and i != at)
 
 
-def described(start: CompactConfig, changes: Changes) -> Changes:
-    """What of a candidate differs from where the search started."""
+def changed_fields(start: CompactConfig, changes: Changes) -> Changes:
+    """The fields of a candidate that differ from the start of the search."""
     return {name: value for name, value in changes.items() if value != value_of(start, name)}
 
 
 def value_of(config: CompactConfig, name: str) -> Any:
-    """What a configuration has for a field that is searched."""
+    """The value of a searched field in a configuration."""
     value = getattr(config.policy if hasattr(config.policy, name) else config.summary, name)
     return value is not None if name == "clear_tool_outputs" else value

@@ -1,9 +1,10 @@
-"""The paper that plots are drawn on, as SVG text: scales, ticks, axes, marks, and names that lie on nothing else.
+"""SVG elements of plots: scales, ticks, axes, markers, and labels that overlap nothing.
 
-Owns: `Box`, `Frame`, and every sign on the paper. Must never: know what is drawn, or let a name be anything but text.
+Owns: `Box`, `PlotArea`, and the SVG of each element. Must never: know what is drawn, or let a name be interpreted as
+SVG.
 
-Colours are classes (`c0`, `c1`, …) that the page's sheet gives a light and a dark value. Each name has a mark of its
-own shape besides, so that nobody needs to tell colours apart.
+Colours are classes (`c0`, `c1`, …) for which the page's style sheet has a light and a dark value. Each name also has
+a marker shape, so that plots can be read without colours.
 """
 
 from __future__ import annotations
@@ -14,27 +15,30 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-__all__ = ["LINE", "Box", "Frame", "Written", "axes", "colour", "cut", "labels", "mark", "picture", "ticks", "words"]
+__all__ = [
+    "LINE", "Box", "NumberFormat", "PlotArea", "axes", "colour", "labels", "marker", "svg_document", "text_element",
+    "ticks", "truncate",
+]  # fmt: skip
 
 _COLOURS = 6
-"""Classes that the sheet knows. The seventh name has the first one's colour, and another mark."""
+"""Classes in the style sheet. The seventh name has the first one's colour, and another marker."""
 _LETTER, LINE = 6.6, 14
-"""Pixels of a name: a letter's width, generously, and a line's height."""
+"""Pixels of a label: the width of a wide letter, and the height of a line."""
 
-Written = Callable[[float], str]
-"""How a number reads on an axis."""
+NumberFormat = Callable[[float], str]
+"""Formats a number on an axis."""
 
 
 class Box(NamedTuple):
-    """A rectangle, from the top left."""
+    """A rectangle by its top left corner."""
 
     x: float
     y: float
     width: float
     height: float
 
-    def meets(self, other: Box) -> bool:
-        """Whether the two have anything in common."""
+    def intersects(self, other: Box) -> bool:
+        """Whether the two overlap."""
         return (
             self.x < other.x + other.width
             and other.x < self.x + self.width
@@ -42,8 +46,8 @@ class Box(NamedTuple):
             and other.y < self.y + self.height
         )
 
-    def holds(self, other: Box) -> bool:
-        """Whether the other lies within."""
+    def contains(self, other: Box) -> bool:
+        """Whether the other is inside."""
         return (
             self.x <= other.x
             and self.y <= other.y
@@ -52,8 +56,8 @@ class Box(NamedTuple):
         )
 
 
-class Frame(NamedTuple):
-    """Where values lie on the paper."""
+class PlotArea(NamedTuple):
+    """The area of a plot, and the range of values in it."""
 
     paper: Box
     left: float
@@ -62,11 +66,11 @@ class Frame(NamedTuple):
     high: float
 
     def x(self, value: float) -> float:
-        """How far to the right a value lies."""
+        """The horizontal position of a value."""
         return self.paper.x + self.paper.width * (value - self.left) / ((self.right - self.left) or 1)
 
     def y(self, value: float) -> float:
-        """How far down a value lies."""
+        """The vertical position of a value."""
         return self.paper.y + self.paper.height * (1 - (value - self.low) / ((self.high - self.low) or 1))
 
 
@@ -82,12 +86,12 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def colour(number: int | None) -> str:
-    """The class of a name's colour."""
+    """The CSS class of a colour."""
     return "ref" if number is None else f"c{number % _COLOURS}"
 
 
-def mark(number: int | None, x: float = 6, y: float = 6, size: float = 4, title: str = "") -> str:
-    """The mark of a name: circle, square, triangle, diamond, triangle upside down, cross; a ring is the reference."""
+def marker(number: int | None, x: float = 6, y: float = 6, size: float = 4, title: str = "") -> str:
+    """A marker: circle, square, triangle, diamond, inverted triangle, cross; a ring for the reference."""
     inside = f"<title>{escape(title)}</title>" if title else ""
     if number is None:
         return f'<circle class="mark ref" cx="{x:.1f}" cy="{y:.1f}" r="{size:g}">{inside}</circle>'
@@ -113,12 +117,9 @@ _SHAPES: tuple[tuple[tuple[float, float], ...] | None, ...] = (
 
 
 def labels(
-    places: Sequence[tuple[float, float]],
-    names: Sequence[str],
-    paper: Box,
-    line: Sequence[tuple[float, float]] = (),
+    places: Sequence[tuple[float, float]], names: Sequence[str], paper: Box, line: Sequence[tuple[float, float]] = ()
 ) -> list[Box]:
-    """A box for each name, near its place: on no mark, on no other name and not on the line, while there is room."""
+    """A box for each name, near its point, without overlapping markers, other names and the line if possible."""
     taken = [Box(x - 7, y - 7, 14, 14) for x, y in places]
     drawn = [
         Box(min(x, right) - 1, min(y, down) - 1, abs(right - x) + 2, abs(down - y) + 2)
@@ -132,56 +133,56 @@ def labels(
             for ring in range(1, 14)
             for right, down in _around(ring)
         ]
-        inside = [box for box in tried if paper.holds(box)] or [
+        inside = [box for box in tried if paper.contains(box)] or [
             Box(min(max(paper.x, box.x), paper.x + paper.width - width), box.y, width, LINE) for box in tried
         ]
-        free = [box for box in inside if not any(box.meets(other) for other in taken)]
-        best = next((box for box in free if not any(box.meets(other) for other in drawn)), (free or inside)[0])
+        free = [box for box in inside if not any(box.intersects(other) for other in taken)]
+        best = next((box for box in free if not any(box.intersects(other) for other in drawn)), (free or inside)[0])
         taken.append(best)
         found.append(best)
     return found
 
 
 def _around(ring: int) -> Sequence[tuple[float, float]]:
-    """Offsets to try, the nearest first: right, left, above, below, and between."""
+    """Offsets to try, the nearest first: right, left, above, below, and diagonal."""
     side, up = 10 + 4 * (ring - 1), 15.0 * ring
     if ring == 1:
         return ((side, 0), (-side, 0), (0, -up), (0, up), (side, -up), (side, up), (-side, -up), (-side, up))
     return ((0, -up), (0, up), (side, -up), (side, up), (-side, -up), (-side, up))
 
 
-def axes(frame: Frame, names: tuple[str, str], written: tuple[Written, Written], wide: bool) -> list[str]:
-    """Both axes with round numbers, a faint line at each of the upward one."""
+def axes(frame: PlotArea, names: tuple[str, str], written: tuple[NumberFormat, NumberFormat], wide: bool) -> list[str]:
+    """Both axes with round numbers, and a grid line at each number of the vertical one."""
     paper = frame.paper
     bottom = paper.y + paper.height
     parts = []
     for value in ticks(frame.low, frame.high, 5):
         y = frame.y(value)
         parts.append(f'<path class="grid" d="M{paper.x:g} {y:.1f}H{paper.x + paper.width:g}"/>')
-        parts.append(words(paper.x - 6, y + 4, written[1](value), "tick", "end"))
+        parts.append(text_element(paper.x - 6, y + 4, written[1](value), "tick", "end"))
     for value in ticks(frame.left, frame.right, 8 if wide else 4):
         x = frame.x(value)
         parts.append(f'<path class="grid" d="M{x:.1f} {bottom:g}v4"/>')
-        parts.append(words(x, bottom + 16, written[0](value), "tick", "middle"))
-    parts.append(words(paper.x + paper.width, bottom + 31, f"{names[0]} →", "axis", "end"))
-    parts.append(words(0, 9, f"↑ {names[1]}", "axis"))
+        parts.append(text_element(x, bottom + 16, written[0](value), "tick", "middle"))
+    parts.append(text_element(paper.x + paper.width, bottom + 31, f"{names[0]} →", "axis", "end"))
+    parts.append(text_element(0, 9, f"↑ {names[1]}", "axis"))
     parts.append(f'<path class="base" d="M{paper.x:g} {bottom:g}H{paper.x + paper.width:g}"/>')
     return parts
 
 
-def words(x: float, y: float, text: str, kind: str, anchor: str = "start", title: str = "") -> str:
-    """A text; `title` says it whole where it was cut."""
+def text_element(x: float, y: float, text: str, kind: str, anchor: str = "start", title: str = "") -> str:
+    """A text; `title` is the full text of a truncated one."""
     more = f"<title>{escape(title)}</title>" if title and title != text else ""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}{more}</text>'
 
 
-def cut(name: str, most: int) -> str:
-    """A name of at most so many letters."""
+def truncate(name: str, most: int) -> str:
+    """A name of at most `most` letters."""
     return name if len(name) <= most else name[: most - 1] + "…"
 
 
-def picture(size: Box, parts: Iterable[str], title: str) -> str:
-    """The whole, scaled to the width that the page gives it."""
+def svg_document(size: Box, parts: Iterable[str], title: str) -> str:
+    """The SVG document, scaled to the width on the page."""
     return (
         f'<svg class="plot" role="img" aria-label="{escape(title)}" viewBox="0 0 {size.width:g} {size.height:g}">'
         f"{''.join(parts)}</svg>"

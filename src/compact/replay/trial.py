@@ -1,6 +1,6 @@
-"""What is tried: a policy, and the circumstances that all policies of a run share.
+"""What is replayed: policies with a name, and the setting that all policies of a run share.
 
-Owns: `Trial`, `Setting`, `Window`, and the configuration a trial runs with. Must never: read a conversation.
+Owns: `Trial`, `Setting`, `Window`, and the configuration of a trial. Must never: read a log.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..config.sections import LAYOUTS, TracingPolicy
 from ..errors import ConfigError
 from .recording import Recording
 
-__all__ = ["SMALLEST", "Setting", "Trial", "Window"]
+__all__ = ["SMALLEST_WINDOW", "Setting", "Trial", "Window"]
 
-SMALLEST = 512
-"""Tokens below which a window is no window."""
+SMALLEST_WINDOW = 512
+"""Tokens of the smallest window that is allowed."""
 _BUFFER = 20
-"""A window that was made smaller for the lab gives at most this part of itself to the policy's buffer."""
+"""A window that the setting makes smaller gives at most one part of this many to the policy's buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Window:
         if match and match[2] == "%" and 0 < number <= 100:
             return cls(share=number / 100)
         tokens = round(number * (1000 if match and match[2] in "kK" and match[2] else 1))
-        if match is None or match[2] == "%" or tokens < SMALLEST:
+        if match is None or match[2] == "%" or tokens < SMALLEST_WINDOW:
             raise ConfigError(
-                f"a window of {text!r} given; write tokens from {SMALLEST} up (32000, 32k) or a share (25%)"
+                f"a window of {text!r} given; write tokens from {SMALLEST_WINDOW} up (32000, 32k) or a share (25%)"
             )
         return cls(tokens=tokens)
 
@@ -61,7 +61,7 @@ class Trial:
 
     @classmethod
     def load(cls, file: str) -> Self:
-        """From a configuration file, or by one of the names `default`, `in_place`, `rolling`, `layered`."""
+        """Load a configuration file, or one of the names `default`, `in_place`, `rolling`, `layered`."""
         if not Path(file).exists():
             if file == "default":
                 return cls("default", CompactConfig())
@@ -72,7 +72,7 @@ class Trial:
 
     @property
     def fingerprint(self) -> str:
-        """What decides a result: two trials that share it give the same."""
+        """A hash of all values that a result depends on: two trials that share it give the same results."""
         parts = self.config.model_dump(
             mode="json", include={"model", "max_context_tokens", "counter", "policy", "summary"}
         )
@@ -81,12 +81,12 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What holds for every trial of a run. `model` and `window` take the place of what the policies say."""
+    """The settings of all trials of a run. `model` and `window` override those of the policies."""
 
     window: Window | None = None
     model: str | None = None
     caching: Caching | str | None = "known"
-    """The provider's prices for cached input; "known" takes what is known of the model, None is no cache."""
+    """The provider's prices for cached input; "known" looks the model up, None is no cache."""
     prices: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def model_for(self, recording: Recording, config: CompactConfig) -> str:
@@ -98,15 +98,15 @@ class Setting:
         return caching_of(model) if isinstance(self.caching, str) else self.caching
 
     def config_for(self, recording: Recording, trial: Trial) -> CompactConfig:
-        """The configuration of one trial on one conversation: nothing is stored, nobody is told."""
+        """The configuration of one trial on one conversation, without storage and tracing."""
         config = trial.config
         model = self.model_for(recording, config)
         window = config.max_context_tokens
         if self.window is not None:
-            scales = recording.scales(model, config.counter)
-            pinned = scales.fixed + sum(scales.tokens[i] for i in recording.pinned)
-            rest = scales.fixed + sum(scales.tokens) - pinned
-            window = self.window.tokens or max(SMALLEST, pinned + round((self.window.share or 1) * rest))
+            counted = recording.count(model, config.counter)
+            pinned = counted.fixed + sum(counted.tokens[i] for i in recording.pinned)
+            rest = counted.fixed + sum(counted.tokens) - pinned
+            window = self.window.tokens or max(SMALLEST_WINDOW, pinned + round((self.window.share or 1) * rest))
         changes = {
             "storage": {"adapter": "none"},
             "tracing": TracingPolicy().model_dump(),
@@ -115,11 +115,11 @@ class Setting:
         if self.window is not None and window is not None:
             changes["hard_cap_buffer"] = min(config.policy.hard_cap_buffer, window // _BUFFER)
         values = {name: change for name, change in changes.items() if change is not None}
-        # Not made anew: the environment of a worker elsewhere must not decide a result.
+        # Not constructed again: the environment of a remote worker must not change a result.
         return rebuild_config(config, {"model": model}).changed(**values)
 
     @property
     def fingerprint(self) -> str:
-        """What decides a result besides the trial and the conversation."""
+        """A hash of all values that a result depends on besides the trial and the conversation."""
         text = repr((self.window, self.model, self.caching, sorted(self.prices.items())))
         return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,6 +1,6 @@
-"""The worst moments on the page: what was missing, where it had been said, and what stood there instead.
+"""The worst moments on the page: the values that were missing, where they were, and the summary that was sent.
 
-Owns: their table, and the article of each. Must never: let a word of a conversation be anything but text.
+Owns: their table, and the article of each. Must never: let text of a conversation be interpreted as HTML.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from collections.abc import Container, Sequence
 from html import escape
 from itertools import groupby
 
-from .comparison import Worst
+from .comparison import WorstMoment
 from .html_parts import row, table
 
 __all__ = ["moment_article", "worst_table"]
 
 _RUN = 48
-"""Messages of a kind in a row; of more than these a strip shows the ends."""
+"""Messages of a kind in a row that a strip shows in full; of more it shows the ends."""
 
 
-def worst_table(worst: Sequence[Worst]) -> str:
-    """All of them, each with a link to its article."""
+def worst_table(worst: Sequence[WorstMoment]) -> str:
+    """A row for each moment, with a link to its article."""
     if not worst:
-        return '<p class="dim">Nothing that an agent used was missing.</p>'
+        return '<p class="dim">No value that an agent used was missing.</p>'
     rows = []
     for place, one in enumerate(worst, 1):
         named = ", ".join(fact for fact, *_ in one.moment.lost[:3])
@@ -42,47 +42,47 @@ def worst_table(worst: Sequence[Worst]) -> str:
     return f'<div class="scroll">{table(heads, rows, "worst")}</div>'
 
 
-def moment_article(place: int, worst: Worst) -> str:
-    """One of them: before and after."""
+def moment_article(place: int, worst: WorstMoment) -> str:
+    """One moment: before and after the compaction."""
     moment = worst.moment
-    said: dict[int, list[tuple[str, str]]] = {}
+    by_message: dict[int, list[tuple[str, str]]] = {}
     for fact, at, words in moment.lost:
-        said.setdefault(at, []).append((fact, words))
-    lost = "".join(_said(at, facts) for at, facts in said.items())
+        by_message.setdefault(at, []).append((fact, words))
+    lost = "".join(_lost_item(at, facts) for at, facts in by_message.items())
     more = moment.count - len(moment.lost)
     rest = f'<p class="dim small">and {more:,} more</p>' if more > 0 else ""
     stayed = sum(letter.isupper() for letter in moment.shape)
-    summary = escape(moment.summary) or "(nothing: the messages were left out without a summary)"
+    summary = escape(moment.summary) or "(none: the messages were dropped without a summary)"
     return (
         f'<article id="moment-{place}"><h2><bdi>{escape(worst.conversation)}</bdi> under '
         f"<bdi>{escape(worst.policy)}</bdi>, call {moment.call:,}</h2>"
         f'<p class="dim">Of {moment.before:,} tokens {moment.after:,} were sent; {stayed:,} of {len(moment.shape):,} '
-        f"messages stayed. {moment.count:,} of the things that the agent then used were not among them. "
+        f"messages stayed. {moment.count:,} of the values that the agent then used were not in them. "
         f"From <bdi>{escape(worst.source)}</bdi>.</p>"
-        f'<div class="strip">{_strip(moment.shape, said)}</div>'
+        f'<div class="strip">{_strip(moment.shape, by_message)}</div>'
         '<p class="dim small">A letter for each message: s system, d developer, u user, a assistant, t tool. '
-        "Blue capitals stayed, grey ones went, and red ones went with what was needed.</p>"
-        f'<div class="sides"><div><h3>Before: what was said</h3><ul class="lost">{lost}</ul>{rest}</div>'
-        f'<div><h3>After: what stood there instead</h3><pre class="summary">{summary}</pre></div></div></article>'
+        "Blue capitals were sent, grey ones were not, and red ones held a value that was needed.</p>"
+        f'<div class="sides"><div><h3>Before: the original messages</h3><ul class="lost">{lost}</ul>{rest}</div>'
+        f'<div><h3>After: the summary</h3><pre class="summary">{summary}</pre></div></div></article>'
     )
 
 
-def _said(at: int, facts: Sequence[tuple[str, str]]) -> str:
-    """What was lost of one message: the words around the first fact, and around the others for who asks."""
+def _lost_item(at: int, facts: Sequence[tuple[str, str]]) -> str:
+    """The lost values of one message: the text around the first one, and around the others when opened."""
     names = " ".join(f"<code><bdi>{escape(fact)}</bdi></code>" for fact, _ in facts)
-    first, *others = (f'<div class="said">{_around(fact, words)}</div>' for fact, words in facts)
-    rest = f"<details><summary>the words around the others</summary>{''.join(others)}</details>" if others else ""
-    return f'<li>{names} <span class="dim">last said in message {at:,}</span>{first}{rest}</li>'
+    first, *others = (f'<div class="said">{_mark_fact(fact, words)}</div>' for fact, words in facts)
+    rest = f"<details><summary>the text around the others</summary>{''.join(others)}</details>" if others else ""
+    return f'<li>{names} <span class="dim">last in message {at:,}</span>{first}{rest}</li>'
 
 
-def _around(fact: str, said: str) -> str:
-    """The words around a fact, with the fact marked."""
-    before, found, after = said.partition(fact)
-    return f"{escape(before)}<mark>{escape(found)}</mark>{escape(after)}" if found else escape(said)
+def _mark_fact(fact: str, text: str) -> str:
+    """The text around a value, with the value marked."""
+    before, found, after = text.partition(fact)
+    return f"{escape(before)}<mark>{escape(found)}</mark>{escape(after)}" if found else escape(text)
 
 
 def _strip(shape: str, needed: Container[int]) -> str:
-    """Which messages stayed; long stretches that went are cut."""
+    """A letter for each message; long runs of messages that were not sent are shortened."""
     parts = []
     for tag, group in groupby(
         range(len(shape)), lambda at: "b" if shape[at].isupper() else "mark" if at in needed else "i"

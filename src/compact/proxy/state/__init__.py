@@ -1,10 +1,10 @@
-"""What proxies that serve the same conversations share: folds and learned limits, as small values by key.
+"""State shared by proxies that serve the same conversations: compactions and learned windows, by key.
 
-Owns: `State`, which every place for such values is, and the choice of one by its address.
-Must never: know what a value means, or show an address: it may hold a password.
+Owns: `SharedState`, the protocol of every backend, and the choice of a backend by its URL.
+Must never: know what a value means, or show a URL: it may hold a password.
 
-A value is known until nobody has set, claimed or found it for its time to live. Keys are the caller's, who hashes
-whatever must not be seen in them. A place that may be away is used through `fallback_state`.
+A value expires when it was not set, claimed or found for its time to live. Keys hold no secrets: the caller hashes
+what goes into them. A backend that may be unavailable is used through `fallback_state`.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from pathlib import Path
 from typing import Protocol
 
 from ...errors import ConfigError, MissingExtra
-from .fallback_state import Careful
+from .fallback_state import FallbackState
 from .memory_state import MemoryState
 
-__all__ = ["Careful", "State", "open_state", "place_of"]
+__all__ = ["FallbackState", "SharedState", "open_backend", "open_state"]
 
 
-class State(Protocol):
-    """A place for small values, each with a time to live."""
+class SharedState(Protocol):
+    """Small values by key, each with a time to live."""
 
     async def first(self, keys: Sequence[str]) -> tuple[int, bytes] | None:
-        """Where in this list the first key stands that is known, and its value."""
+        """The index of the first of these keys that has a value, and the value."""
         ...
 
     async def claim(self, key: str, value: bytes) -> bytes:
-        """Set a value unless the key has one; the value in force afterwards."""
+        """Set a value unless the key has one; returns the value that is stored afterwards."""
         ...
 
     async def put(self, key: str, value: bytes) -> None:
-        """Set a value, whatever was there."""
+        """Set a value, and replace an older one."""
         ...
 
     async def close(self) -> None:
-        """Let go of it; what others may use stays."""
+        """Close it; the values stay for other proxies."""
         ...
 
 
-def open_state(url: str, *, ttl: float, say: Callable[..., None]) -> MemoryState | Careful:
-    """The state that `proxy.state` names; what nobody used for `ttl` seconds is gone. `say` writes a line of the log.
+def open_state(url: str, *, ttl: float, log: Callable[..., None]) -> MemoryState | FallbackState:
+    """Open the state that `proxy.state` names. Values unused for `ttl` seconds expire; `log` writes a log line.
 
-    Raises `ConfigError` for an address or a file that cannot be used, and `MissingExtra` without Redis's client. A
-    server is not asked yet: it may come later.
+    Raises `ConfigError` for a URL or a file that cannot be used, and `MissingExtra` without Redis's client. A server
+    is not contacted yet: it may start later.
     """
-    place = place_of(url, ttl=ttl)
-    return place if isinstance(place, MemoryState) else Careful(place, ttl=ttl, say=say)
+    backend = open_backend(url, ttl=ttl)
+    return backend if isinstance(backend, MemoryState) else FallbackState(backend, ttl=ttl, log=log)
 
 
-def place_of(url: str, *, ttl: float) -> State:
-    """The place alone: it raises whatever happens, and waits for as long as it takes."""
+def open_backend(url: str, *, ttl: float) -> SharedState:
+    """Open the backend without a fallback: its errors are raised, and its calls have no time limit."""
     kind, _, place = url.partition(":")
     if url == "memory":
         return MemoryState(ttl=ttl)
@@ -68,6 +68,6 @@ def place_of(url: str, *, ttl: float) -> State:
             ) from None
         return RedisState(url, ttl=ttl)
     raise ConfigError(
-        "proxy.state: an unknown place given; must be memory, sqlite:PATH, redis://HOST:PORT/DB, rediss://… (with "
-        "TLS) or unix://PATH"
+        "proxy.state: an unknown kind given; must be memory, sqlite:PATH, redis://HOST:PORT/DB, rediss://… (with TLS) "
+        "or unix://PATH"
     )

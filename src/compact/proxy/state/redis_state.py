@@ -1,10 +1,10 @@
-"""Values in a Redis, for any number of proxies.
+"""Shared state in Redis, for any number of proxies.
 
-Owns: `RedisState`, and which commands it costs.
-Must never: be imported before a Redis is asked for, or show a password.
+Owns: `RedisState`, and the commands it sends.
+Must never: be imported unless a Redis is configured, or show a password.
 
-Keys are looked for by a script, which every Redis since 2.6 runs: a hit costs one round trip and brings one value. To
-read 2,000 answers of "no" would keep the event loop from its work for 5 ms.
+Keys are looked up by a script, which every Redis since 2.6 runs: a hit takes one round trip and returns one value.
+Parsing 2,000 empty answers would block the event loop for 5 ms.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["RedisState"]
 
 _PREFIX = "compact:"
 _CONNECTIONS = 64
-"""Commands at once; more wait for their turn."""
+"""Concurrent commands; more wait for a connection."""
 _WAITED = 5.0
-"""Seconds for a turn, a connection or an answer. Whoever has less time gives up before that."""
+"""Seconds to wait for a free connection, for connecting, or for an answer."""
 _FIRST = """
 for at, key in ipairs(KEYS) do
     local value = redis.call('GET', key)
@@ -36,11 +36,11 @@ end
 return false
 """
 _FIRST_SLICE = 128
-"""Keys asked for at once. A fold is seldom further back; each further slice has four times as many."""
+"""Keys looked up at once. A compaction is seldom further back; each further slice is four times as large."""
 
 
 class RedisState:
-    """Values in a Redis, under keys that begin with `compact:`. Belongs to one event loop."""
+    """Values in Redis, under keys that begin with `compact:`. Belongs to one event loop."""
 
     def __init__(self, url: str, *, ttl: float) -> None:
         self._milliseconds = max(1, round(ttl * 1000))
@@ -51,10 +51,10 @@ class RedisState:
                 timeout=_WAITED,
                 socket_timeout=_WAITED,
                 socket_connect_timeout=_WAITED,
-                protocol=2,  # spares each new connection a few round trips
-                retry=Retry(NoBackoff(), 1),  # for a connection that was closed while nobody used it
+                protocol=2,  # saves each new connection a few round trips
+                retry=Retry(NoBackoff(), 1),  # for a connection that was closed while idle
             )
-            pool.connection_class(**pool.connection_kwargs)  # connects nowhere, and knows every option
+            pool.connection_class(**pool.connection_kwargs)  # does not connect, and checks every option
         except (ValueError, TypeError, AttributeError, OSError):
             raise ConfigError(  # without the cause: it may quote a piece of the password
                 "proxy.state: the address of the Redis cannot be read; must be redis://USER:PASSWORD@HOST:PORT/DB, "
@@ -62,12 +62,12 @@ class RedisState:
                 "signs such as @ : / # % are written as %40 %3A %2F %23 %25"
             ) from None
         place = pool.connection_kwargs
-        self._place = place.get("path") or f"{place.get('host', 'localhost')}:{place.get('port', 6379)}"
+        self._backend = place.get("path") or f"{place.get('host', 'localhost')}:{place.get('port', 6379)}"
         self._redis = Redis(connection_pool=pool)
         self._look = self._redis.register_script(_FIRST)
 
     def __str__(self) -> str:
-        return f"the Redis at {self._place}"
+        return f"the Redis at {self._backend}"
 
     async def first(self, keys: Sequence[str]) -> tuple[int, bytes] | None:
         """See `State`."""
@@ -83,7 +83,7 @@ class RedisState:
     async def claim(self, key: str, value: bytes) -> bytes:
         """See `State`."""
         name = _PREFIX + key
-        async with self._redis.pipeline(transaction=True) as commands:  # one round trip, and nobody in between
+        async with self._redis.pipeline(transaction=True) as commands:  # one round trip, and atomic
             commands.set(name, value, nx=True, px=self._milliseconds)
             commands.get(name)
             commands.pexpire(name, self._milliseconds)

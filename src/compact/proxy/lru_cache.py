@@ -1,6 +1,6 @@
-"""A memory that cannot grow for ever.
+"""A mapping of limited size that drops the entry unused for longest.
 
-Owns: `Bounded`. Must never: know what it holds. Keys come from clients, so each memory of the proxy has an end.
+Owns: `LruCache`. Must never: know what it holds. Keys come from clients, so every cache of the proxy needs a limit.
 """
 
 from __future__ import annotations
@@ -8,28 +8,28 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-__all__ = ["Bounded"]
+__all__ = ["LruCache"]
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Bounded(Generic[Key, Value]):
-    """So many values by key; the one that nobody has used for longest gives way."""
+class LruCache(Generic[Key, Value]):
+    """At most `most` values by key."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._values: OrderedDict[Key, Value] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
-        """The value, which is used by that; None without one."""
+        """The value of a key, or None. Counts as a use."""
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
         return value
 
-    def keep(self, key: Key, value: Value) -> Value:
-        """Remember a value."""
+    def put(self, key: Key, value: Value) -> Value:
+        """Store a value, and return it."""
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) > self._most:
@@ -37,5 +37,5 @@ class Bounded(Generic[Key, Value]):
         return value
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop every entry."""
         self._values.clear()

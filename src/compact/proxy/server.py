@@ -1,10 +1,10 @@
-"""Starting and stopping the proxy.
+"""Starting and stopping the proxy's server.
 
-Owns: the server, its signals, and how a running proxy comes to its end. Must never: listen beyond loopback without a
-token, let a library of this process print what passes, or cut a request off that may still end in time.
+Owns: the server, its signals, and its shutdown. Must never: listen beyond loopback without a token, let a library of
+this process print request data, or abort a request that may still finish in time.
 
-The first SIGTERM or Ctrl-C: nobody new is let in, what runs has `proxy.drain` seconds to end, and the exit code is 0.
-The second ends at once.
+After the first SIGTERM or Ctrl-C no request is accepted, running ones have `proxy.drain` seconds, and the exit code is
+0. The second one ends the process at once.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from .._http.listening import address_of, listen
 from .._http.serving import Server
 from ..config import CompactConfig
 from ..errors import ConfigError
-from .access import LONGEST_HEAD, Guard
+from .access import LONGEST_HEAD, ProxyGuard
 from .app import Proxy
 from .operations import Operations
 
 __all__ = ["running", "serve"]
 
 _NO_UPSTREAM = (
-    "no upstream is given: name the API that requests are sent to, such as compact proxy --upstream "
+    "no upstream given: name the API that requests are sent to, such as compact proxy --upstream "
     "https://api.openai.com or compact proxy --upstream https://api.anthropic.com"
 )
 
 _TURN = 0.0005
-"""Seconds after which a thread that folds lets the event loop go on, when it wants to; the usual five milliseconds are
-what a whole request takes."""
+"""Seconds after which a thread yields to the event loop; Python's default of five milliseconds is what a whole request
+takes."""
 _OFFER = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.IGNORECASE)
-"""Java's client offers HTTP/2 with every request; a parser that sees the offer loses the body."""
+"""Java's client offers HTTP/2 with every request; a parser that sees the header loses the body."""
 
 try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-except ImportError:  # httptools is faster, and not built for every platform; h11 does all of this itself
+except ImportError:  # httptools is faster, and not built for every platform; h11 checks all of this itself
     _PROTOCOL: type | str = "h11"
 else:
 
     class _Protocol(HttpToolsProtocol):
-        """What httptools lets pass: a target that is no path, a head without an end, a client that never sends one."""
+        """Adds what httptools does not check: the target, and the length and the time of a head."""
 
         _head = 0
-        """Bytes so far, or -1 when there is no head to come."""
+        """Bytes of the head so far, or -1 after its end."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -65,13 +65,13 @@ else:
             self._head = 0
 
         def on_header(self, name: bytes, value: bytes) -> None:
-            if self._head >= 0:  # what comes behind a body is no header: it could be any, after all were judged
+            if self._head >= 0:  # a trailer after the body is ignored: the headers were checked before
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
             self._head = -1
-            super().on_headers_complete()  # the request's task begins after this turn of the loop
-            if not self.url.startswith(b"/"):  # of an address, only the path was left
+            super().on_headers_complete()  # the request's task starts later
+            if not self.url.startswith(b"/"):  # uvicorn keeps only the path of a whole address
                 self.scope["raw_path"] = self.url.partition(b"?")[0]
 
         def data_received(self, data: bytes) -> None:
@@ -100,13 +100,13 @@ def serve(
     log_level: str = "info",
     started: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until a signal; `started` is told the address as soon as it answers."""
+    """Serve until a signal; `started` is called with the address once the proxy answers."""
     operations = Operations(level=log_level)
-    operations.own_process()
-    with _server(config, operations, token, None) as (server, listening):
+    operations.log_libraries()
+    with _open_server(config, operations, token, None) as (server, listening):
 
         def ready() -> None:
-            gc.freeze()  # what a start leaves is for good: nobody needs to look through it while a request waits
+            gc.freeze()  # objects of the start stay: collections during requests can skip them
             sys.setswitchinterval(_TURN)
             started(address_of(listening, named=True))
 
@@ -122,16 +122,16 @@ def running(
     manager: CompactManager | None = None,
     log_level: str = "error",
 ) -> Iterator[str]:
-    """A proxy in a thread of this process, and its address; it ends with the block, as after a signal."""
+    """Run a proxy in a thread of this process, and yield its address; it stops with the block, as after a signal."""
     with (
-        _server(config, Operations(level=log_level), token, manager) as (server, listening),
+        _open_server(config, Operations(level=log_level), token, manager) as (server, listening),
         server.in_thread(listening, "compact-proxy", config.proxy.drain + 10) as address,
     ):
         yield address
 
 
-class _Server(Server):
-    """A server that starts and ends the application with it: what hinders the start is then told as what it is."""
+class _ProxyServer(Server):
+    """A server that starts and stops the application, so that an error of its start is raised as it is."""
 
     def __init__(self, config: uvicorn.Config, proxy: Proxy, operations: Operations) -> None:
         super().__init__(config)
@@ -139,48 +139,48 @@ class _Server(Server):
         self._operations = operations
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start."""
+        """Start the application, then the server."""
         await self._proxy.startup()
         await super().startup(sockets)
 
     def report_started(self) -> None:
         """Log the start."""
-        self._operations.say("info", "started")
+        self._operations.log("info", "started")
         super().report_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let nobody in, wait for what runs, and close."""
-        self._operations.say("info", "draining", requests=len(self.server_state.tasks))
+        """Accept no more requests, wait for the running ones, and close."""
+        self._operations.log("info", "draining", requests=len(self.server_state.tasks))
         await super().shutdown(sockets)
         await self._proxy.shutdown()
-        self._operations.say("info", "stopped")
+        self._operations.log("info", "stopped")
 
     def end(self) -> None:
-        """Begin to end."""
+        """Stop accepting requests."""
         self._operations.draining = True
         super().end()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal; not noted as caught, because the server would raise it again when all is done."""
+        """Handle a signal. uvicorn does not record it, because it would raise it again at the end."""
         if self.should_exit:
             os._exit(128 + sig)
         self.end()
 
 
 @contextmanager
-def _server(
+def _open_server(
     config: CompactConfig, operations: Operations, token: str | None, manager: CompactManager | None
-) -> Iterator[tuple[_Server, socket.socket]]:
+) -> Iterator[tuple[_ProxyServer, socket.socket]]:
     policy = config.proxy
     if policy.upstream is None:
         raise ConfigError(_NO_UPSTREAM)
-    danger = "whoever finds the port could send requests through it and spend what the summaries cost"
+    danger = "any client that finds the port could send requests through it and spend what the summaries cost"
     check_address(policy.host, token, variable="COMPACT_PROXY_TOKEN", danger=danger)
     listening = listen(policy.host, policy.port)
     try:
         proxy = Proxy(config, operations, manager)
         settings = uvicorn.Config(
-            Guard(proxy, operations, host=policy.host, token=token),
+            ProxyGuard(proxy, operations, host=policy.host, token=token),
             http=_PROTOCOL,
             ws="none",
             lifespan="off",
@@ -193,6 +193,6 @@ def _server(
             timeout_keep_alive=75,
             timeout_graceful_shutdown=policy.drain,
         )
-        yield _Server(settings, proxy, operations), listening
+        yield _ProxyServer(settings, proxy, operations), listening
     finally:
         listening.close()
