@@ -354,7 +354,7 @@ def test_verify_judges_each_fold_by_the_laws(law: str, change: dict[str, Any]) -
         change = {"left": [0, next(i for i, one in enumerate(messages) if one["role"] == "tool"), *record["left"][1:]]}
     file.write_text(json.dumps({**record, **change}))
     (found,) = loaded(cli("verify", "--json", code=3))
-    assert any(f"fold 1 breaks the law {law!r}" in problem for problem in found["problems"]), found["problems"]
+    assert any(f"compaction 1 breaks the law {law!r}" in problem for problem in found["problems"]), found["problems"]
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_verify_walks_each_fold_through_the_model(said: str, change: dict[str, A
         change = {"left": record["left"][::-1]}
     file.write_text(json.dumps({**record, **change}))
     (found,) = loaded(cli("verify", "--json", code=3))
-    told = [problem for problem in found["problems"] if "fold 1 is no step of the model" in problem]
+    told = [problem for problem in found["problems"] if "compaction 1 is not a step of the model" in problem]
     assert any(said in problem for problem in told), found["problems"]
 
 

@@ -575,7 +575,7 @@ def test_the_start_says_what_to_paste(upstream: Any) -> None:
 def test_the_start_says_that_nothing_folds(upstream: Any) -> None:
     """COMPACT_DISABLED: whoever wonders why the proxy does not fold reads it where it was started."""
     with proxy(upstream, COMPACT_DISABLED="1") as (_, _, said):
-        assert "COMPACT_DISABLED is set: every preflight gives its list back untouched.\n" == said[3]
+        assert "COMPACT_DISABLED is set: every preflight returns its list unchanged.\n" == said[3]
 
 
 # -- the files that it is deployed with --------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class Report:
         """The report as plain values, for events and the archive."""
         return asdict(self)
 
-    def concealed(self, words: Iterable[str], body: str, conceal: Callable[[str], str]) -> Report:
+    def redacted_with(self, words: Iterable[str], body: str, conceal: Callable[[str], str]) -> Report:
         """The report without secrets: where a value stood shows whether it is one, the value alone does not.
 
         `conceal` redacts a text; what is missing stood in the `words` of the request, what is invented in the `body`.

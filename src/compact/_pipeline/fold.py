@@ -61,7 +61,7 @@ def _compact(call: Call) -> Steps:
         # A broken list may fit as it came and no longer once it is valid: then it goes out as it came.
         fits = call.usage.total <= call.limits.budget and call.policy.on_failure != "raise"
         yield events.failure(error, "unchanged" if fits else "none")
-        return _unchanged(call, error)
+        return _leave_unchanged(call, error)
     limits, warned = fitted.limits, session.warned
     if not (fitted.below_trigger or call.one_shot or "cannot_fit" in warned):
         warned |= {"cannot_fit"}
@@ -74,22 +74,22 @@ def _compact(call: Call) -> Steps:
             raise ConfigError(f"before_fold must return a Plan, or None to skip; it returned {type(plan).__name__}")
     if plan is None or not plan.changes or _gains_too_little(call, history, plan, limits):
         yield events.decision(call, "skipped by before_fold" if plan is None else "nothing new to fold")
-        return _unchanged(call, None, warned=warned)
+        return _leave_unchanged(call, None, warned=warned)
     if (violation := broken_by_plan(history, plan, call.policy, squeezed=call.one_shot)) is not None:
         yield events.decision(call, "the plan breaks a law")
         yield events.failure(violation, "unchanged")
-        return _unchanged(call, violation, warned=warned)
+        return _leave_unchanged(call, violation, warned=warned)
     folded = tuple(valid.entries[i].content() for i in sorted(plan.folded))
     if session.failed_fold == folded and not call.forced:
         yield events.decision(call, "failed before, and nothing new to fold")
         again = BadSummary("this compaction failed before, and there is nothing new to fold")
-        return _unchanged(call, again, warned=warned)
+        return _leave_unchanged(call, again, warned=warned)
     yield events.decision(call, None, plan, history)
 
     step = yield SaveTranscript(raws)
     if isinstance(step, ArchiveError):
         yield events.failure(step, "unchanged")
-        return _unchanged(call, step, warned=warned)
+        return _leave_unchanged(call, step, warned=warned)
 
     summaries = yield from _summarize(call, history, plan, limits)
     if summaries.failure is not None and summaries.fallback == "raise":
@@ -100,11 +100,11 @@ def _compact(call: Call) -> Steps:
     rebuilt = rebuild(call, history, valid, plan, summaries.bodies, step, limits, as_fitted=plan is fitted.plan)
     if isinstance(rebuilt, CompactError):
         yield events.failure(rebuilt, "unchanged")
-        return _unchanged(call, rebuilt, warned=warned, failed_fold=folded)
+        return _leave_unchanged(call, rebuilt, warned=warned, failed_fold=folded)
     if repairs := (*valid.sentences, *rebuilt.repairs):
         yield events.repaired_history(repairs)
     arrived = call.history(entries) if valid.sentences else history
-    compacted = _compacted(call, arrived, valid, history, plan, rebuilt, summaries, step)
+    compacted = _describe_result(call, arrived, valid, history, plan, rebuilt, summaries, step)
     if call.headroom is not None:  # in the background: recorded when it is used, because the newest record is active
         return Outcome(compacted, warned=warned)
     return (yield from _record(call, compacted, events.pruned_messages(call, compacted), warned))
@@ -125,14 +125,14 @@ def _record(call: Call, compacted: Compacted, pruned: Emit, warned: frozenset[st
     error = yield SaveRecord(compacted)
     if isinstance(error, ArchiveError):
         yield events.failure(error, "unchanged")
-        return _unchanged(call, error, warned=warned)
+        return _leave_unchanged(call, error, warned=warned)
     yield pruned
     below = compacted.below_trigger
     yield Move(state="completed" if below else "needed", phase="idle")
     return Outcome(compacted, above_trigger=not below, warned=warned)
 
 
-def _unchanged(
+def _leave_unchanged(
     call: Call,
     error: CompactError | None,
     *,
@@ -232,7 +232,7 @@ def _request(call: Call, history: History, fold: Fold, limits: PlanLimits) -> Re
 # -- what is recorded ------------------------------------------------------------------------------------------------
 
 
-def _compacted(
+def _describe_result(
     call: Call,
     arrived: History,
     valid: ValidList,

@@ -221,13 +221,13 @@ class FailureChain:
         if not self.policy.measure:
             return body, None
         body, report = restore_summary(ask, body, most, self.policy.min_score)
-        return body, report.concealed(ask.words, body, self.redact)
+        return body, report.redacted_with(ask.words, body, self.redact)
 
     def measure(self, ask: Ask, body: str) -> Report | None:
         """What a text keeps of what a request is about; None where `summary.measure` is off."""
         if not self.policy.measure:
             return None
-        return measure_summary(ask, body).concealed(ask.words, body, self.redact)
+        return measure_summary(ask, body).redacted_with(ask.words, body, self.redact)
 
     def _check(
         self, ask: Ask, replaced: int, reply: SummaryReply, *, offline: bool = False

@@ -158,7 +158,7 @@ def verify(
     """
     found: list[dict[str, Any]] = []
     with _archive(config, path) as (manager, archive):
-        for name, place in with_progress(list(_named(archive, sessions)), "checking"):
+        for name, place in with_progress(list(_find_sessions(archive, sessions)), "checking"):
             if archive.place(name) != place:
                 continue  # its id held a secret, so it cannot be named
             audit = manager.verify(name)
@@ -172,7 +172,7 @@ def verify(
         raise typer.Exit(PROBLEM)
 
 
-def _named(archive: Archive, sessions: list[str] | None) -> Iterator[tuple[str, str]]:
+def _find_sessions(archive: Archive, sessions: list[str] | None) -> Iterator[tuple[str, str]]:
     """The sessions to check, and where each is stored."""
     for name in sessions or ():
         yield name, archive.place(name)
@@ -220,7 +220,7 @@ def forget(
     if as_json:
         show_json({**asdict(gone), "deleted": not dry_run})
     else:
-        typer.echo(_deleted(gone, dry_run=dry_run))
+        typer.echo(_deletion_text(gone, dry_run=dry_run))
 
 
 @app.command()
@@ -244,13 +244,13 @@ def prune(
         show_json([{**asdict(one), "deleted": not dry_run} for one in pruned])
         return
     for forgotten in pruned:
-        typer.echo(_deleted(forgotten, dry_run=dry_run))
+        typer.echo(_deletion_text(forgotten, dry_run=dry_run))
     verb = "would be deleted" if dry_run else "deleted"
     objects = sum(len(forgotten.keys) for forgotten in pruned)
     typer.echo(f"{len(pruned):,} sessions with {objects:,} objects {verb}, {kept:,} sessions stay")
 
 
-def _deleted(forgotten: Forgotten, *, dry_run: bool) -> str:
+def _deletion_text(forgotten: Forgotten, *, dry_run: bool) -> str:
     text = printable(str(forgotten))
     return text.replace(" deleted:", " would be deleted:") if dry_run else text
 

@@ -46,7 +46,7 @@ class Need(NamedTuple):
     places: tuple[int, ...]
 
 
-class RecordedCall(NamedTuple):
+class ModelCall(NamedTuple):
     """One model call: the messages before `start` were sent, those up to `end` are the answer."""
 
     start: int
@@ -92,7 +92,7 @@ class Recording:
         return found
 
     @cached_property
-    def calls(self) -> list[RecordedCall]:
+    def calls(self) -> list[ModelCall]:
         """The calls of the model."""
         starts = [
             i
@@ -103,7 +103,7 @@ class Recording:
             next((i for i in range(s, len(self.messages)) if self.messages[i].role != "assistant"), len(self.messages))
             for s in starts
         ]
-        return [RecordedCall(start, end) for start, end in zip(starts, ends, strict=True)]
+        return [ModelCall(start, end) for start, end in zip(starts, ends, strict=True)]
 
     def count(self, model: str, counter: str) -> RecordingTokens:
         """Count the tokens for a model."""

@@ -24,7 +24,7 @@ from ..config import CompactConfig
 from ..errors import CompactError, InsufficientBudget
 from ..summarizers import Summarizer, Written, summarizer_for
 from .cost import RequestCosts
-from .recording import Need, RecordedCall, Recording, RecordingTokens, text_of
+from .recording import Need, ModelCall, Recording, RecordingTokens, text_of
 from .results import Moment, Result
 from .trial import Setting, Trial
 
@@ -109,7 +109,7 @@ class _Run:
         self.costs.totals(result.window).store(result)
         self.untouched.totals(result.window).store(result, "untouched_")
 
-    def _add_costs(self, call: RecordedCall, host: Sequence[Any], sent: Sequence[Any]) -> None:
+    def _add_costs(self, call: ModelCall, host: Sequence[Any], sent: Sequence[Any]) -> None:
         """Add the request as it is sent, and as it was recorded."""
         times = self.recording.conversation.times
         time = times[call.start] if times is not None else None
@@ -138,7 +138,7 @@ class _Run:
             if len(self.result.problems) < 3:
                 self.result.problems.append(f"call {len(self.result.series)}: {problems[0].message}")
 
-    def _check_needs(self, call: RecordedCall, needs: Sequence[Need], sent: Sequence[Any]) -> None:
+    def _check_needs(self, call: ModelCall, needs: Sequence[Need], sent: Sequence[Any]) -> None:
         """Whether the context still held the values that the agent then used."""
         result = self.result
         result.needs += len(needs)
@@ -156,7 +156,7 @@ class _Run:
         if lost and (result.moment is None or len(lost) > result.moment.count):
             result.moment = self._moment(call, lost, kept, text)
 
-    def _moment(self, call: RecordedCall, lost: Sequence[Need], kept: set[int], text: str) -> Moment:
+    def _moment(self, call: ModelCall, lost: Sequence[Need], kept: set[int], text: str) -> Moment:
         return Moment(
             call=len(self.result.series),
             message=call.start,
