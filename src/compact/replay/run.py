@@ -24,7 +24,7 @@ from ..config import CompactConfig
 from ..errors import CompactError, InsufficientBudget
 from ..summarizers import Summarizer, Written, summarizer_for
 from .cost import RequestCosts
-from .recording import Need, ModelCall, Recording, RecordingTokens, text_of
+from .recording import ModelCall, Need, Recording, RecordingTokens, text_of
 from .results import Moment, Result
 from .trial import Setting, Trial
 
