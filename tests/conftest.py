@@ -25,16 +25,13 @@ settings.register_profile("full", max_examples=250, deadline=None, suppress_heal
 settings.register_profile("search", max_examples=1500, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-"""Data that may stand beside the project; tests that use it run on data of their own when it does not."""
-
 LONG = (
     "test_lower_bounds",
     "test_process",
     "test_transcripts",
-    "test_engine",
+    "test_manager",
     "test_viewer_page",
-    "test_async",
+    "test_run_async",
     "test_stateful",
     "test_local_model",
     "test_soak",
