@@ -6,6 +6,7 @@ Debian's Java. Its dialect is that of 2020: deadlocks are not checked unless the
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -128,7 +130,11 @@ def check(
     memory: str = "2g",
     watch: Callable[[str], None] = lambda line: None,
 ) -> Checked:
-    """Run TLC on a module in a folder of its own; `edits` are changed modules by name, `watch` sees what it says."""
+    """Run TLC on a module in a folder of its own; `edits` are changed modules by name.
+
+    One worker checks in a JVM that all such runs of this process share; more have one for themselves, with `memory`,
+    and `watch` is called with each line that TLC prints.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for path in SPEC.glob("*.tla"):
         (folder / path.name).write_text((edits or {}).get(path.stem) or path.read_text())
@@ -137,17 +143,22 @@ def check(
     lines += ["INVARIANTS", *invariants] if invariants else []
     lines += ["PROPERTIES", *properties] if properties else []
     (folder / f"{module}.cfg").write_text("\n".join(lines) + "\n")
-    # Its fingerprints and its choice of seed are fixed, so that every run is the same. The quick compiler and collector
-    # halve what a small model costs.
-    tuned = ["-XX:+UseParallelGC"] if workers > 1 else ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command = [JAVA or "java", f"-Xmx{memory}", *tuned, f"-Djava.io.tmpdir={folder}"]
-    command += ["-cp", jar(), "tlc2.TLC", "-workers", str(workers), "-fp", "0", "-seed", "1"]
-    command += [] if deadlock else ["-deadlock"]
-    command += ["-metadir", str(folder / "states"), "-config", f"{module}.cfg"]
-    command += ["-dump", "dot,actionlabels", str(dump)] if dump else []
+    # Its fingerprints and its choice of seed are fixed, so that every run is the same.
+    arguments = ["-workers", str(workers), "-fp", "0", "-seed", "1", *([] if deadlock else ["-deadlock"])]
+    arguments += ["-metadir", str(folder / "states"), "-config", f"{module}.cfg"]
+    arguments += ["-dump", "dot,actionlabels", str(dump)] if dump else []
+    arguments += [f"{module}.tla"]
+    output = _small_runs().run(folder, arguments) if workers == 1 else _run_alone(folder, arguments, memory, watch)
+    shutil.rmtree(folder / "states", ignore_errors=True)
+    return _read(output)
+
+
+def _run_alone(folder: Path, arguments: list[str], memory: str, watch: Callable[[str], None]) -> str:
+    """What TLC prints, in a JVM that is there for this run."""
+    command = [JAVA or "java", f"-Xmx{memory}", "-XX:+UseParallelGC", f"-Djava.io.tmpdir={folder}"]
     output = []
     with subprocess.Popen(
-        [*command, f"{module}.tla"],
+        [*command, "-cp", jar(), "tlc2.TLC", *arguments],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -159,8 +170,39 @@ def check(
         for line in process.stdout:
             output.append(line)
             watch(line)
-    shutil.rmtree(folder / "states", ignore_errors=True)
-    return _read("".join(output))
+    return "".join(output)
+
+
+class _SmallRuns:
+    """One JVM for all small models of this process: to start one costs more than to check most of them."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="tlc-", ignore_cleanup_errors=True)
+        # The quick compiler and collector halve what a small model costs.
+        command = [JAVA or "java", "-Xmx2g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += [f"-Djava.io.tmpdir={self._folder.name}", str(Path(__file__).with_name("TlcRuns.java")), jar()]
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        atexit.register(self.close)
+
+    def run(self, folder: Path, arguments: list[str]) -> str:
+        """What TLC prints."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\t".join([str(folder), *arguments]).encode() + b"\n")
+        self._process.stdin.flush()
+        return self._process.stdout.read(int(self._process.stdout.readline())).decode()
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._process.kill()
+        self._process.communicate()
+        self._folder.cleanup()
+
+
+@lru_cache(maxsize=1)
+def _small_runs() -> _SmallRuns:
+    return _SmallRuns()
 
 
 def require() -> None:
