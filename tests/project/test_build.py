@@ -108,6 +108,7 @@ def test_a_base_install_works_and_names_the_extra_for_more(wheel: Path, tmp_path
         "install",
         "--quiet",
         "--disable-pip-version-check",
+        "--no-compile",
     ]
     subprocess.run([*install, str(wheel)], check=True)
     fold = (

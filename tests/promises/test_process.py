@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from volume import FULL, volume
 
 import compact
 from compact import Ask, CompactConfig, CompactError, CompactManager, Event
@@ -290,16 +291,17 @@ class Crowd:
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.volume
 @pytest.mark.spec("T26")
 def test_sessions_on_threads_never_mix() -> None:
-    """64 sessions of 200 calls on 16 threads: no mark of another session in any list, event, request or file."""
+    """64 sessions on 16 threads: no mark of another session in any list, event, request or file. 200 calls of each in
+    `make torture`."""
     crowd = Crowd()
     manager = crowd.manager("fs", crowd.summarize)
     lists: list[list[Any]] = [[] for _ in range(64)]
 
     def work(seat: int) -> None:
-        for at in range(200):
+        for at in range(volume(100, 200)):
             for number in range(seat, 64, 16):
                 lists[number] = manager.preflight(f"{number:02}", [*lists[number], crowd.message(number, at)])
                 crowd.check(number, repr(lists[number]), "list")
@@ -316,7 +318,7 @@ def test_sessions_on_threads_never_mix() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.volume
 @pytest.mark.spec("T26")
 def test_sessions_on_a_loop_never_mix() -> None:
     """The same on an event loop, with all 64 sessions in flight at once."""
@@ -325,7 +327,7 @@ def test_sessions_on_a_loop_never_mix() -> None:
 
     async def work(number: int) -> None:
         mine: list[Any] = []
-        for at in range(200):
+        for at in range(volume(100, 200)):
             mine = await manager.apreflight(f"{number:02}", [*mine, crowd.message(number, at)])
             crowd.check(number, repr(mine), "list")
 
@@ -453,13 +455,14 @@ def measured(script: str, *arguments: str) -> list[float]:
     ("adapter", "first", "last", "pattern"),
     [
         pytest.param("none", "1000", "2500", "sua", id="a few thousand"),
-        pytest.param("none", "2000", "10000", "sua", marks=pytest.mark.slow, id="ten thousand"),
+        *([pytest.param("none", "2000", "10000", "sua", id="ten thousand")] if FULL else []),
         pytest.param("fs", "540", "640", "s" + "ua" * 12, marks=pytest.mark.slow, id="folded and archived"),
         pytest.param("none", "540", "640", "s" + "ua" * 12, marks=pytest.mark.slow, id="folded, no archive"),
     ],
 )
+@pytest.mark.volume
 def test_idle_sessions_cost_little(adapter: str, first: str, last: str, pattern: str) -> None:
-    """Beyond the sessions that are kept at hand, an idle one costs at most 1 KB."""
+    """Beyond the sessions that are kept at hand, an idle one costs at most 1 KB. 10,000 sessions in `make torture`."""
     (slope,) = measured(IDLE, adapter, first, last, pattern)
     assert slope <= 1024
 
@@ -638,10 +641,13 @@ def strange_message(dice: random.Random, message: Any) -> Any:
     return changed
 
 
-@pytest.mark.untraced
+@pytest.mark.volume
 @pytest.mark.spec("T30")
-def test_ten_thousand_strange_conversations() -> None:
-    """Whatever stands in a list, a call ends in a typed error or in a list, and the caller's own stays as it was."""
+def test_many_strange_conversations() -> None:
+    """Whatever stands in a list, a call ends in a typed error or in a list, and the caller's own stays as it was.
+
+    10,000 of them in `make torture`.
+    """
     managers = [
         manager_for(
             ScriptedModel("goal: ship it"), storage={"adapter": adapter}, counter="chars", max_context_tokens=700
@@ -654,7 +660,7 @@ def test_ten_thousand_strange_conversations() -> None:
         for pattern in ("utra" * 3, "ua" * 6)
     ]
     fine = 0
-    cases = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else 10_000
+    cases = volume(1_500, 10_000)
     for seed in range(cases):
         dice = random.Random(seed)
         messages: list[Any] = list(dice.choice(dialects))

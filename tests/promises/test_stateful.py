@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import random
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -22,12 +21,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from provider_rules import problems
+from volume import volume
 
 from compact import Ask, CompactConfig, CompactManager, InsufficientBudget
 from compact.testing import Recorder, ScriptedModel, chat
 
 WINDOW, BUFFER = 900, 60
-PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 class Summaries:
@@ -257,7 +256,7 @@ def test_the_judge_knows_good_lists_from_bad_ones(dialect: str, messages: list[I
 # -- many histories --------------------------------------------------------------------------------------------------
 
 # The promise is 10,000; `make torture` runs 10,080.
-HISTORIES = 1_120 if os.environ.get("TORTURE") else {"quick": 90}.get(PROFILE, 200)
+HISTORIES = volume(100, 1_120)
 """Histories for each dialect and layout: more than 10,000 in all in the full profile."""
 
 
@@ -320,7 +319,7 @@ def histories() -> list[Host]:
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.volume
 @pytest.mark.parametrize(
     "rule",
     [
@@ -343,12 +342,15 @@ def histories() -> list[Host]:
     ],
 )
 def test_of_many_histories_none_breaks_a_rule(rule: str) -> None:
-    """Parallel, pending, never-answered, late and orphaned results, reused ids, mixed blocks, folds of folds."""
+    """Parallel, pending, never-answered, late and orphaned results, reused ids, mixed blocks, folds of folds.
+
+    A hundred histories of each layout and format; 10,080 in `make torture`.
+    """
     assert [] == [wrong for host in histories() for wrong in host.wrong if wrong.startswith(f"{rule}:")]
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.volume
 @pytest.mark.spec("T22")
 def test_the_histories_fold_often_enough_to_prove_anything() -> None:
     """Most of them fold, many a fold of a fold of a fold, in every dialect and layout."""
@@ -693,7 +695,7 @@ class Conversation(RuleBasedStateMachine):
             self.host.word("u", 3)
 
 
-Conversation.TestCase.settings = settings(stateful_step_count=60)
+Conversation.TestCase.settings = settings(stateful_step_count=volume(40, 60))
 
 
 @pytest.mark.spec("T22", "T24", "L22", "L23", "L29", "L32", "S38")

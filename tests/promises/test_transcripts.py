@@ -61,7 +61,7 @@ def _foldable(message: dict[str, Any]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
+@pytest.mark.volume
 @pytest.mark.spec("T22", "S38")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("window", WINDOWS)

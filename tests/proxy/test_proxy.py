@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ import raw_http
 from agent_story import RULE, Play, Round, story
 from model_servers import llama_server, part
 from provider_server import APIS, SESSION, Server, client_of, converse, each_api, serving
+from volume import volume
 
 from compact import Ask, CompactConfig, CompactManager
 from compact.proxy import running
@@ -120,14 +120,18 @@ def long_story(calls: int) -> Play:
     return Play([Round(one.user, tuple(each)) for one, each in zip(play.rounds, steps, strict=True)], play.results)
 
 
-@pytest.mark.untraced
+CALLS, TOKENS = volume(140, 400), volume(10_000, 32_000)
+"""The length of the long run, and its window."""
+
+
+@pytest.mark.volume
 @each_api
 def test_a_long_run_stays_inside_the_window(api: Any) -> None:
-    """400 streamed calls with tools, 32k tokens: all accepted; the headers are right; the prompt cache stays warm.
+    """Streamed calls with tools: all accepted; the headers are right; the prompt cache stays warm.
 
-    One API in full; the others in a third of it, but for `make torture`.
+    400 calls at 32,000 tokens in `make torture`.
     """
-    calls, window = (400, 32_000) if api is CHAT or os.environ.get("TORTURE") else (140, 10_000)
+    calls, window = CALLS, TOKENS
     play, answers = long_story(calls), list[Any]()
     with (
         serving(play=play, window=window) as server,
@@ -174,12 +178,12 @@ def listed(raw: bytes, field: str) -> str:
 @each_api
 def test_without_the_proxy_the_same_run_dies(api: Any) -> None:
     """The provider's own error, after less than a third of it."""
-    play = long_story(400)
-    with serving(play=play, window=32_000) as server, client_of(api, server) as client:
+    play = long_story(CALLS)
+    with serving(play=play, window=TOKENS) as server, client_of(api, server) as client:
         with pytest.raises(Exception, match=r"maximum context length|prompt is too long") as died:
             asyncio.run(converse(api, client, "stream", play, untyped=True))
         assert "BadRequestError" == type(died.value).__name__
-    assert len(play.received) < 130
+    assert len(play.received) < CALLS / 3
     assert 1 == len(server.refused)
 
 

@@ -24,6 +24,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from project_paths import GOLDEN
 from secret_corpus import Row, fill, rows, templates
+from volume import volume
 
 from compact._redaction import REDACTED, Redactor, held_secrets, redact
 from compact._redaction.formats import SPOTTED
@@ -529,10 +530,13 @@ def test_hostile_text_does_not_hang(piece: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
-@pytest.mark.parametrize(("length", "count", "most"), [(131_072, 60, 5), (524_288, 0, 10)])
+@pytest.mark.volume
+@pytest.mark.parametrize(("length", "count", "most"), [(131_072, volume(20, 60), 5), (524_288, 0, 10)])
 def test_no_literal_repeated_makes_it_hang(length: int, count: int, most: int) -> None:
-    """Whatever literal fills a text, work grows with its length: if it grew with the square, this would take longer."""
+    """Whatever literal fills a text, work grows with its length: if it grew with the square, this would take longer.
+
+    Twenty units by chance beside those that are always tried; sixty in `make torture`.
+    """
     for unit in literal_units(count):
         with no_hang(most):
             redact(filled(unit, length))
