@@ -44,6 +44,9 @@ LONG = (
 TRACED = 6
 """Cases of one test that coverage measures."""
 
+OUTSIDE = {"promises", "project", "spec_model"}
+"""Folders of tests that coverage does not measure: what they run, the tests of the packages run too."""
+
 _proved: dict[str, dict[str, str]] = {}
 
 
@@ -79,13 +82,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave volume untraced, and let every worker begin with long modules.
 
     Which lines are run is told by the tests of single cases. Hundreds of examples of one property, all but
-    the first case of a slow test and the first few of any other, and what is marked `untraced` or `volume`, tell
-    nothing more. The share measured can only be too low.
+    the first case of a slow test and the first few of any other, what is proved from outside, and what is marked
+    `untraced` or `volume`, tell nothing more. The share measured can only be too low.
     """
     begun: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.split("[")[0]
-        enough = begun[test] >= (1 if item.get_closest_marker("slow") else TRACED)
+        enough = begun[test] >= (1 if item.get_closest_marker("slow") else TRACED) or item.path.parent.name in OUTSIDE
         if enough or item.get_closest_marker("volume") or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("untraced")
         begun[test] += 1

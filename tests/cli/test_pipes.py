@@ -19,7 +19,7 @@ from project_paths import ROOT
 from compact import CompactConfig, CompactManager
 from compact.testing import chat
 
-pytestmark = pytest.mark.slow  # real processes
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]  # real processes
 
 COMMAND = str(Path(sys.executable).with_name("compact"))
 MESSAGES = chat("s" + "utrtra" * 30, words=60)

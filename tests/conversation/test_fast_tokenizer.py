@@ -30,7 +30,7 @@ from compact._conversation.tables.encoders import _HARMLESS, _UNSETTLED, PROBE, 
 from compact._conversation.tokens import counter_for
 from compact.testing import chat
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 MODELS = {"o200k_base": "gpt-4o", "cl100k_base": "gpt-4"}
 HOSTILE = 4_000
 

@@ -19,10 +19,10 @@ from compact.errors import BadSummary, ModelUnavailable, SummaryTimeout, TokenLi
 from compact.models import Summarizer, Written, summarizer_for
 from compact.testing import Recorder, chat
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 WINDOW = 4096
-HISTORY = chat("s" + "ua" * 8, words=10)
+HISTORY = chat("s" + "ua" * 6, words=8)
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +59,7 @@ def said(base_url: str, ask: Ask) -> tuple[str | None, tuple[int, int] | None]:
 def manager_for(base_url: str, seen: Recorder, **summary: Any) -> CompactManager:
     """A manager with a small window whose summaries come from the model."""
     config = CompactConfig(
-        max_context_tokens=300,
+        max_context_tokens=200,
         storage={"adapter": "none"},
         policy={"hard_cap_buffer": 20, "keep_recent_turns": 2},
         summary={"provider": "openai", "base_url": base_url, "prompt": "Be brief.", "max_retries": 0, **summary},

@@ -22,7 +22,7 @@ from compact import CompactConfig, CompactManager
 from compact.testing import Recorder
 from compact.viewer import running
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 WINDOW = 12_000
 RTL, ZERO = "\u202e", "\u200b"
 
