@@ -8,7 +8,10 @@ BASE := $(VENV)/.base
 READY := $(VENV)/.ready
 LOWER := $(VENV)/lower/.ready
 PEERS := $(VENV)/peers/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# uv installs in a third of the time. It does not read how pip is configured, so pip is used where an index is named for it,
+# where there is no uv, and with `make UV=`.
+UV := $(shell command -v uv >/dev/null && ! $(PYTHON) -m pip config list 2>/dev/null | grep -qE 'index|find-links' && echo uv)
+PIP := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
 # One worker more than CI has cores: tests wait for servers. Rewritten tests are kept for the next run, and a plugin that a
 # framework brings along is not loaded for seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal -p no:langsmith_plugin

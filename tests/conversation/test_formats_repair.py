@@ -17,9 +17,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from project_paths import GOLDEN
 
+from compact import Message
 from compact._conversation.formats import FORMATS
 from compact._conversation.formats.base import CONTINUES, NO_RESULT, ORPHAN
-from compact._conversation.message import Message
 
 CHAT, RESPONSES, ANTHROPIC = "openai-chat", "openai-responses", "anthropic"
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_facts import ask, assistant, tool, user
 
-from compact import Ask, CompactConfig, CompactManager
+from compact import Ask, CompactConfig, CompactManager, Message
 from compact._conversation.formats import FORMATS
-from compact._conversation.message import Message
 from compact._facts import cache as _memo
 from compact._facts.facts import Facts, facts_of
 from compact._facts.ranking import SENTENCES, Fact, FactLine

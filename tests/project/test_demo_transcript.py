@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from project_paths import EXAMPLES
 
+from compact import History
 from compact._conversation.formats import detect
-from compact._conversation.message import History
 from compact._conversation.tables import encoding
 
 pytestmark = pytest.mark.slow

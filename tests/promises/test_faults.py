@@ -19,8 +19,7 @@ from fault_injection import Crash, Shelf
 from random_walks import lengths, main, shortened, walked
 from session_walk import Result, Walk
 
-from compact import CompactError, CompactManager
-from compact._compaction.plan import Fold, Plan
+from compact import CompactError, CompactManager, Fold, Plan
 from compact.testing import chat
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]

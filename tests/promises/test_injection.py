@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from compact import CompactConfig, CompactManager
+from compact import Ask, CompactConfig, CompactManager
 from compact._conversation.message import Message, ToolCall, ToolResult
-from compact._summary.request import Ask
 from compact.testing import Recorder, ScriptedModel, chat
 
 WORD = "zebracorn"

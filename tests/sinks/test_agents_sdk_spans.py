@@ -15,8 +15,7 @@ from agents.tracing import Span, Trace, TracingProcessor, get_trace_provider, tr
 from agents.usage import Usage
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._events.event import Event
+from compact import CompactConfig, CompactManager, Event, InsufficientBudget
 from compact.errors import ModelUnavailable
 from compact.sinks.agents_sdk import agents_sdk_sink
 from compact.testing import ScriptedModel, chat

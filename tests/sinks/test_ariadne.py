@@ -25,8 +25,7 @@ from typing import Any, BinaryIO
 import pytest
 from ariadne_server import LARGEST, UNRESOLVED, StandIn, refused_url
 
-from compact import CompactConfig, CompactManager
-from compact._events.event import Event
+from compact import CompactConfig, CompactManager, Event
 from compact._redaction import Redactor
 from compact.errors import ConfigError
 from compact.sinks import Queued, queued
@@ -1049,7 +1048,7 @@ def test_many_that_hang_take_no_longer_than_one(how: str) -> None:
 
 MULTIPROCESSING = """
 import multiprocessing, sys
-from compact._events.event import Event
+from compact import Event
 from compact.sinks._queue import queued
 from compact.sinks.ariadne import AriadneSink
 from compact.sinks.jsonl import JsonlSink

@@ -23,8 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from otlp_collector import Collector, SpanSeen, until, unused_port
 from project_paths import environment
 
-from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._events.event import Event
+from compact import CompactConfig, CompactManager, Event, InsufficientBudget
 from compact.errors import ConfigError, ContentFilter, ModelUnavailable
 from compact.models import Written
 from compact.sinks.otel import OtelSink

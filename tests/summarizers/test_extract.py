@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from project_paths import environment
 
+from compact import Ask
 from compact._conversation.message import Message, ToolCall, ToolResult
-from compact._summary.request import Ask
 from compact.config.sections import SummaryPolicy
 from compact.models import offline_summarizer, summarizer_for
 from compact.summarizers.extract import extract

@@ -15,12 +15,10 @@ from project_paths import GOLDEN, SHARED
 from test_extract import CHAT, CODING, STRATEGIES, ask, calls, user
 from test_extract import answers as answered
 
-from compact import CompactConfig, CompactManager, compact_messages
+from compact import Ask, CompactConfig, CompactManager, Message, compact_messages
 from compact._conversation.formats import FORMATS
-from compact._conversation.message import Message
 from compact._facts.facts import facts_of
 from compact._facts.report import kept
-from compact._summary.request import Ask
 from compact.summarizers.extract import extract
 
 EXPECTED = GOLDEN / "extract"

@@ -25,8 +25,7 @@ from fault_injection import CRASHES, LIES, STRIKES, Crash, Fault, Model, Roof, S
 from provider_rules import problems
 from walk_checks import FOLDING, Judge, Seen
 
-from compact import CompactConfig, CompactManager, InsufficientBudget
-from compact._compaction.plan import Plan
+from compact import CompactConfig, CompactManager, InsufficientBudget, Plan
 from compact.config.sections import Policy
 from compact.errors import CompactError
 from compact.stores import Store

@@ -21,13 +21,11 @@ from applications import Item, is_pinned, is_user
 from fault_injection import Crash
 from provider_rules import problems
 
-from compact import CompactConfig, CompactManager, InsufficientBudget
+from compact import CompactConfig, CompactManager, Event, History, InsufficientBudget
 from compact._compaction.laws import LAWS, FoldCase
 from compact._compaction.plan import Plan, Slot
 from compact._conversation.formats import FORMATS
-from compact._conversation.message import History
 from compact._conversation.tokens import counter_for, message_tokens
-from compact._events.event import Event
 from compact.config.sections import Policy
 from compact.errors import ArchiveError, CompactError, SummaryError
 from compact.stores import Store

@@ -26,9 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from s3_servers import client, moto, new_bucket
 
-from compact import CompactConfig, CompactError, CompactManager
-from compact._compaction.laws import LAWS
-from compact._events.event import Event
+from compact import LAWS, CompactConfig, CompactError, CompactManager, Event
 from compact._events.trace import event_of
 from compact.sinks.ariadne import AriadneSink
 from compact.testing import Recorder, ScriptedModel, chat
