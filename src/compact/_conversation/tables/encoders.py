@@ -4,7 +4,7 @@ Owns: choosing the encoder of a table, and reading any text with it. The only pl
 Must never: let a count depend on the choice, start a thread, or raise because of an extra.
 
 Rules:
-- toktok carries a copy of both tables (`tests/conversation` compares every token). It takes about the time and room
+- toktok carries a copy of both tables (`tests/test_fast.py` compares every token). It takes about the time and room
   that tiktoken takes (0.4 s for 0.3, 61 MB for 69) and caps the caches of all its threads together at 32 MB, so it is
   loaded instead, by the first who counts. fastokens takes 2.5 s, a file to read from, and 28 MB more for each thread.
 - It is asked through `truncate`, of which the second value is the count of the whole text: its other public function
