@@ -550,11 +550,11 @@ def test_many_threads(tmp_path: Path, on_disk: bool) -> None:
 
 _PROCESS = """
 import sys
-from compact._archive.search_tables import Folded, Steps
-from compact._archive.search_index import Index
+from compact._archive.search_tables import FoldedMessage, Steps
+from compact._archive.search_index import SearchIndex
 said = lambda n, i: {"role": "user", "content": f"granite {n} {i}"}
-step = lambda n: Folded(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
-index, steps = Index(sys.argv[1]), Steps(range(60), str, step)
+step = lambda n: FoldedMessage(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
+index, steps = SearchIndex(sys.argv[1]), Steps(range(60), str, step)
 for n in steps.listed:
     if not index.search("s", f"granite {n}", steps):
         sys.exit(f"step {n} was not found")
@@ -593,11 +593,11 @@ def test_asking_drops_no_lock_of_this_process(tmp_path: Path) -> None:
 
 _CROWD = """
 import sys, threading
-from compact._archive.search_tables import Folded, Steps
-from compact._archive.search_index import Index
+from compact._archive.search_tables import FoldedMessage, Steps
+from compact._archive.search_index import SearchIndex
 said = lambda n, i: {"role": "user", "content": f"granite {n} {i} " + "lantern " * 50}
-step = lambda n: Folded(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
-index, wrong = Index(sys.argv[1]), []
+step = lambda n: FoldedMessage(n, str(n), tuple((n * 10 + i, said(n, i)) for i in range(10)))
+index, wrong = SearchIndex(sys.argv[1]), []
 def ask(first):
     try:
         for n in range(first, 60):
