@@ -8,7 +8,10 @@ BASE := $(VENV)/.base
 READY := $(VENV)/.ready
 LOWER := $(VENV)/lower/.ready
 PEERS := $(VENV)/peers/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# uv installs in a third of the time. It does not read how pip is configured, so pip is used where an index is named for it,
+# where there is no uv, and with `make UV=`.
+UV := $(shell command -v uv >/dev/null && ! $(PYTHON) -m pip config list 2>/dev/null | grep -qE 'index|find-links' && echo uv)
+PIP := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
 # One worker more than CI has cores: tests wait for servers. Rewritten tests are kept for the next run, and a plugin that a
 # framework brings along is not loaded for seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal -p no:langsmith_plugin
@@ -16,7 +19,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
 # What does not wait for one another is set up side by side.
 MAKEFLAGS += --jobs=2
 
-.PHONY: demo test quick lint types docs dist parts screens spec bench soak bench-frameworks bench-proxy bench-replay bench-tune fidelity prove mutants torture redaction recall clean
+.PHONY: demo test quick lint types docs dist parts screens spec bench soak bench-frameworks bench-proxy bench-replay bench-tune fidelity prove mutants torture redaction recall golden clean
 
 demo: $(BASE)
 	@$(BIN)/python examples/demo.py
@@ -28,7 +31,7 @@ test: lint types parts $(LOWER)
 
 quick: $(READY)
 	@# All of that module is slow, and to import its framework takes seconds.
-	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow" --ignore=tests/test_agents_sdk_spans.py
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow" --ignore=tests/sinks/test_agents_sdk_spans.py
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -93,9 +96,10 @@ mutants: $(READY)
 	@$(PIP) --no-deps --upgrade --target $(VENV)/mutants 'mutmut>=3.8' 'libcst>=1.9'
 	@PYTHONPATH=$(VENV)/mutants $(BIN)/python scripts/mutants.py
 
+# The promises with their full numbers: the archive, then every test whose number is smaller in the suite.
 torture: $(READY)
 	@$(BIN)/python scripts/torture.py
-	@TORTURE=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_stateful.py tests/test_transcripts.py tests/test_proxy.py
+	@TORTURE=1 HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -n 2 --dist worksteal -m "volume or hypothesis"
 
 redaction: $(READY)
 	@$(BIN)/python benchmarks/redaction.py
@@ -103,8 +107,13 @@ redaction: $(READY)
 recall: $(READY)
 	@$(BIN)/python benchmarks/recall.py
 
+# What the golden files should hold, as the code makes it now: read the difference before you keep it.
+golden: $(READY)
+	@for file in $$(grep -rl '^if __name__' tests --include='test_*.py' | xargs grep -l GOLDEN); do \
+		PYTHONPATH=tests/support:examples $(BIN)/python $$file || exit 1; done
+
 screens: $(READY) parts
-	SCREENS=1 $(BIN)/python -m pytest tests/test_viewer_page.py
+	SCREENS=1 $(BIN)/python -m pytest tests/viewer/test_viewer_page.py
 
 clean:
 	rm -rf $(VENV) .compact .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache \
@@ -128,7 +137,7 @@ $(READY): $(BASE)
 	@$(PIP) --no-compile --no-deps 'litellm>=1.106'
 	@touch $(READY)
 
-# The oldest releases that the adapters work with, beside the newest: tests/test_lower_bounds.py runs on them.
+# The oldest releases that the adapters work with, beside the newest: tests/adapters/test_lower_bounds.py runs on them.
 $(LOWER): $(READY) $(wildcard tests/lower/*.txt)
 	@for set in frameworks clients; do \
 		$(PIP) --no-compile --no-deps --upgrade --target $(VENV)/lower/$$set -r tests/lower/$$set.txt || exit 1; done

@@ -31,8 +31,8 @@ from compact.sinks.jsonl import JsonlSink
 from compact.sinks.sink_list import SinkList
 from compact.stores.fs import FileStore
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-from ariadne_stand_in import StandIn
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+from ariadne_server import StandIn
 
 GROUPS = 300
 SIZES = {20: "1 emitting an event, three behind it", 100: "  … in bursts so long that they are weighed"}

@@ -26,13 +26,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests"), str(SHARED / "fidelity")]
+sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests" / "support"), str(SHARED / "fidelity")]
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 warnings.simplefilter("ignore")
 
+from agent_story import story  # noqa: E402
 from frameworks_play import METHODS  # noqa: E402
-from playback import story  # noqa: E402
-from providers import problems  # noqa: E402
+from provider_rules import problems  # noqa: E402
 from summaries import _geometric, _mean  # noqa: E402
 
 from compact._conversation.formats import FORMATS  # noqa: E402

@@ -32,9 +32,9 @@ from compact._conversation.tokens import counter_for
 
 ROOT = Path(__file__).resolve().parents[1]
 # Behind all else, so that nobody gets another version of anything.
-sys.path += [str(ROOT / "tests"), str(Path(sys.prefix) / "peers")]
+sys.path += [*(str(ROOT / "tests" / name) for name in ("support", "summarizers")), str(Path(sys.prefix) / "peers")]
 
-from providers import problems  # noqa: E402
+from provider_rules import problems  # noqa: E402
 
 Messages = list[dict[str, Any]]
 

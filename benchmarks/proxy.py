@@ -37,7 +37,7 @@ from measuring import Figure, Speaker, report
 from proxy_load import Answer, Client, Conversation, Target, p50, p99, side_by_side, together
 from proxy_servers import LITELLM_PARTS, SUMMARY_MODEL, Server, bare, free_port, litellm, ours, upstream
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from redis_server import redis_server
 
 QUICK = "--quick" in sys.argv

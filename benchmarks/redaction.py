@@ -1,6 +1,6 @@
 """How well `redact` tells secrets from what only looks like one, and what it costs.
 
-Owns: the score over the corpus of `tests/secret_corpus.py`, the speed, and the hostile texts of T17.
+Owns: the score over the corpus of `tests/support/secret_corpus.py`, the speed, and the hostile texts of T17.
 Must never: use a network, write a file, or print a secret that is not made up.
 
     python benchmarks/redaction.py                       the part "dev": scores, speed, hostile texts
@@ -33,7 +33,7 @@ from typing import Any
 from compact import redact
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from secret_corpus import Row, real, rows, transcript_lines  # noqa: E402
 

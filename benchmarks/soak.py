@@ -3,8 +3,9 @@
 Owns: the soak and its section of docs/benchmarks.md. Must never: use a network, or let the engine judge itself.
 
 An agent with tools speaks to a scripted model at a window of 128,000 tokens: words, calls (one or three at once), and
-results of very different sizes. Every request is judged by `tests/providers.py` and counted again. Two processes share
-the sessions; each has one manager for twenty sessions, which take turns, and notes its memory when they are done.
+results of very different sizes. Every request is judged by `tests/support/provider_rules.py` and counted
+again. Two processes share the sessions; each has one manager for twenty sessions, which take turns, and notes its
+memory when they are done.
 `--sessions N` plays fewer.
 """
 

@@ -21,7 +21,7 @@ from compact import Ask, CompactConfig, CompactManager, redact
 from compact.errors import ConfigError
 from compact.summarizers.extract import extract
 
-import hostile  # isort: skip  # of the tests, which `measuring` makes importable
+import hostile_texts as hostile  # isort: skip  # of the tests, which `measuring` makes importable
 from test_extract import TRAPS, trapped  # isort: skip
 
 TEXT = 131_072

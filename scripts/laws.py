@@ -91,9 +91,9 @@ def _faults() -> list[dict[str, Any]]:
 def _tests() -> dict[str, list[str]]:
     """The tests that name each row, in the order of their files."""
     rows: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "tests").glob("test_*.py")):
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for test, marked in _marked(path):
-            name = f"{path.name}::{test}"
+            name = f"{path.relative_to(ROOT)}::{test}"
             if name not in rows.setdefault(marked, []):
                 rows[marked].append(name)
     return rows

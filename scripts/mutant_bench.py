@@ -40,9 +40,12 @@ PATIENCE = 6.0
 """Seconds of tests that one mutant meets, by what they took when recorded; of those that do not speak of it, half."""
 THOROUGH = 40.0
 """Seconds of tests that it meets when it has survived these: half of them import its module, half run most of it."""
-TESTS = """archive asks calls chain config core demo_transcript dialects dialects_hostile dialects_repair docs engine
-    extract facts fidelity hosts injection laws meter models prepare recall redact replay review rubbish sharing sinks
-    stateful stores summaries summaries_hostile torture viewer"""
+TESTS = """archive compaction config conversation engine events facts pipeline redaction summarizers/test_extract*.py
+    summarizers/test_model_summarizers.py summary stores/test_fs.py sinks/test_sinks.py replay/test_replay.py
+    viewer/test_viewer.py project/test_demo_transcript.py project/test_docs.py
+    promises/test_hosts.py promises/test_injection.py promises/test_laws.py promises/test_regressions.py
+    promises/test_sharing.py promises/test_stateful.py promises/test_torture.py promises/test_whole_conversations.py"""
+"""Folders and files of tests that run the core in this process."""
 PRELOAD = ["__main__", "hypothesis.stateful", "pydantic", "tiktoken", "coverage", "sqlite3", "asyncio"]
 
 
@@ -103,7 +106,7 @@ def in_copy(copy: Path, answer: Any, tests: list[str], seconds: int | None) -> N
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ |= {"HYPOTHESIS_PROFILE": "quick", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": f"{copy}/src"}
-    sys.path[:0] = [f"{copy}/src", f"{copy}/tests"]
+    sys.path.insert(0, f"{copy}/src")
     sys.dont_write_bytecode = False
     options = ["-p", "no:cacheprovider", "--tb=line", f"--basetemp={copy}/tmp"]
     if seconds is None:
@@ -129,10 +132,11 @@ class Bench:
         self.copies: SimpleQueue[Path] = SimpleQueue()
         for job in range(jobs):
             self.copies.put(self._copied(work / f"copy{job}" / "project"))
-        tests = [ROOT / "tests" / f"test_{name}.py" for name in TESTS.split()]
-        self.digests = {f"tests/{path.name}": digest(path.read_text()) for path in tests if path.exists()}
-        self.texts = {test: text for path in tests if path.exists() for test, text in _tests_in(path)}
-        self.imports = {f"tests/{path.name}": _modules_in(path.read_text()) for path in tests if path.exists()}
+        found = (path for name in TESTS.split() for path in (ROOT / "tests").glob(name))
+        tests = [test for path in found for test in (sorted(path.glob("test_*.py")) if path.is_dir() else [path])]
+        self.digests = {str(path.relative_to(ROOT)): digest(path.read_text()) for path in tests}
+        self.texts = {test: text for path in tests for test, text in _tests_in(path)}
+        self.imports = {str(path.relative_to(ROOT)): _modules_in(path.read_text()) for path in tests}
         self.seconds: dict[str, float] = {}
         self.runs: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
 
@@ -283,7 +287,7 @@ def _tests_in(path: Path) -> Generator[tuple[str, str]]:
     for one in ast.parse(source).body:
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             begin = min([one.lineno, *(mark.lineno for mark in one.decorator_list)])
-            yield f"tests/{path.name}::{one.name}", "\n".join(lines[begin - 1 : one.end_lineno])
+            yield f"{path.relative_to(ROOT)}::{one.name}", "\n".join(lines[begin - 1 : one.end_lineno])
 
 
 def _modules_in(source: str) -> set[str]:

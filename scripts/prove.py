@@ -20,9 +20,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
-import driven
+import model_driver
 import tlc
 
 CORES = 2
@@ -93,15 +93,15 @@ def _driven(name: str, constants: Mapping[str, Any], part: int) -> tuple[int, in
     """Every n-th path of a model: how many states and steps it has, how many paths were walked, what was wrong."""
     logging.disable(logging.CRITICAL)  # what the engine warns of, it is made to do
     rules = tlc.rules_of(constants)
-    config = driven.config_for(rules)
-    states, steps, paths = driven.paths(rules)
+    config = model_driver.config_for(rules)
+    states, steps, paths = model_driver.paths(rules)
     gc.freeze()  # a graph of a million things that stay is not looked through again and again
     walked, wrong = 0, []
-    with driven.without_waiting():
+    with model_driver.without_waiting():
         for path, known in islice(paths, part, None, CORES):
             try:
-                driven.Walk(rules, config, path, known).walk()
-            except driven.Disagreement as error:
+                model_driver.Walk(rules, config, path, known).walk()
+            except model_driver.Disagreement as error:
                 wrong.append(str(error))
             walked += 1
             if walked % 5_000 == 0 and part == 0:
@@ -111,7 +111,7 @@ def _driven(name: str, constants: Mapping[str, Any], part: int) -> tuple[int, in
 
 def faults() -> bool:
     """A hundred thousand random steps, with everything failing that can."""
-    script = str(Path(tlc.__file__).with_name("faults.py"))
+    script = str(Path(tlc.__file__).with_name("random_walks.py"))
     command = [sys.executable, script, "--steps", "100000", "--seed", "1", "--jobs", str(CORES)]
     return subprocess.run(command, check=False).returncode == 0
 

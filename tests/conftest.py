@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
 import pkgutil
 import sys
 import threading
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -21,25 +23,29 @@ _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=_QUIET, derandomize=True)
 settings.register_profile("default", max_examples=100, deadline=None, suppress_health_check=_QUIET)
 # CI must give the same verdict twice; the default profile is the one that goes looking.
-settings.register_profile("full", max_examples=250, deadline=None, suppress_health_check=_QUIET, derandomize=True)
+settings.register_profile("full", max_examples=100, deadline=None, suppress_health_check=_QUIET, derandomize=True)
+# What `make torture` runs.
 settings.register_profile("search", max_examples=1500, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-"""Data that may stand beside the project; tests that use it run on data of their own when it does not."""
 
 LONG = (
     "test_lower_bounds",
     "test_process",
     "test_transcripts",
-    "test_engine",
+    "test_manager",
     "test_viewer_page",
-    "test_async",
+    "test_run_async",
     "test_stateful",
     "test_local_model",
     "test_soak",
 )
 """The longest modules, longest first: they begin, so that none is left, or torn apart, when all else is done."""
+
+TRACED = 6
+"""Cases of one test that coverage measures."""
+
+OUTSIDE = {"promises", "project", "spec_model"}
+"""Folders of tests that coverage does not measure: what they run, the tests of the packages run too."""
 
 _proved: dict[str, dict[str, str]] = {}
 
@@ -76,16 +82,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave volume untraced, and let every worker begin with long modules.
 
     Which lines are run is told by the tests of single cases. Hundreds of examples of one property, all but
-    the first case of a slow test, and what is marked `untraced`, tell nothing more. The share measured can only be too
-    low.
+    the first case of a slow test and the first few of any other, what is proved from outside, and what is marked
+    `untraced` or `volume`, tell nothing more. The share measured can only be too low.
     """
-    begun: set[str] = set()
+    begun: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.split("[")[0]
-        volume = test in begun and item.get_closest_marker("slow")
-        if volume or is_hypothesis_test(getattr(item, "obj", None)):
+        enough = begun[test] >= (1 if item.get_closest_marker("slow") else TRACED) or item.path.parent.name in OUTSIDE
+        if enough or item.get_closest_marker("volume") or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("untraced")
-        begun.add(test)
+        begun[test] += 1
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         # `--dist worksteal` deals the list out in stretches of one length, and steals from their ends.
@@ -97,6 +103,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for queue in queues:
             queue += islice(short, max(0, len(items) // workers - len(queue)))
         items[:] = [*chain.from_iterable(queues), *short]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector of garbage the thousands of tests and modules, which stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
