@@ -144,7 +144,7 @@ def main() -> int:
     print(f"{'framework':<18}{'against overflow':<40}{names}")
     bad = 0
     for framework, name, play, chat_of in METHODS:
-        tally = Tally()
+        counter = Tally()
         for number, one in enumerate(played):
             print(f"\r{name}: {number + 1} of {len(played)}", end="\x1b[K", file=sys.stderr, flush=True)
             again = Recorded(one.kind, one.messages, one.needs)
@@ -152,11 +152,11 @@ def main() -> int:
                 asyncio.run(play(again))
             except Exception as error:
                 print(f"\n{framework}, {name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
-            tally.add(again, chat_of)
+            counter.add(again, chat_of)
         print("\r\x1b[K", end="", file=sys.stderr)
-        figures = f"{tally.requests:>9,}{tally.invalid:>9}{tally.over:>7}{tally.failed:>12}{tally.score:>8}"
+        figures = f"{counter.requests:>9,}{counter.invalid:>9}{counter.over:>7}{counter.failed:>12}{counter.score:>8}"
         print(f"{framework:<18}{name:<40}{figures}", flush=True)
-        bad += name == "compact" and tally.invalid + tally.over + tally.failed > 0
+        bad += name == "compact" and counter.invalid + counter.over + counter.failed > 0
     return min(bad, 1)
 
 
@@ -206,8 +206,8 @@ def _story(seed: int) -> list[dict[str, Any]]:
 
 
 def _tokens(dialect: str, messages: list[dict[str, Any]]) -> int:
-    tally = counter_for("tiktoken", "gpt-4o")
-    return sum(message_tokens(FORMATS[dialect].read(message), tally) for message in messages)
+    counter = counter_for("tiktoken", "gpt-4o")
+    return sum(message_tokens(FORMATS[dialect].read(message), counter) for message in messages)
 
 
 def _canonical(arguments: Any) -> str:

@@ -120,9 +120,9 @@ def langchain_summarization(tuned: bool) -> Callable[[Any], list[Any]]:
             return summary_of([FORMATS["openai-chat"].read(raw) for raw in raws], recorded.window)
 
         def exact(messages: Any) -> int:
-            tally = counter_for("tiktoken", "gpt-4o")
+            counter = counter_for("tiktoken", "gpt-4o")
             raws = convert_to_openai_messages(list(messages))
-            return sum(message_tokens(FORMATS["openai-chat"].read(raw), tally) for raw in raws)
+            return sum(message_tokens(FORMATS["openai-chat"].read(raw), counter) for raw in raws)
 
         unused, limit = FakeListChatModel(responses=["-"]), ("tokens", int(0.85 * recorded.window))
         if not tuned:

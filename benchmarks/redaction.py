@@ -136,12 +136,12 @@ def score(part: list[Row]) -> Score:
             rest = rest.replace(secret, "\n")
         recalled = not any(leaks(secret, text, rest) for secret in row.secrets)
         kept = all(part in text for part in row.keep)
-        for tally in (result.kinds[row.kind], result.families[row.family]):
-            tally.rows += 1
-            tally.label = row.label
-            tally.recalled += recalled
-            tally.kept += kept
-            tally.wrong += not row.label and after != before
+        for counter in (result.kinds[row.kind], result.families[row.family]):
+            counter.rows += 1
+            counter.label = row.label
+            counter.recalled += recalled
+            counter.kept += kept
+            counter.wrong += not row.label and after != before
         if row.label and not recalled:
             result.misses.append(("missed", row, after))
         elif row.label and not kept:
@@ -260,19 +260,19 @@ def _share(tallies: Iterable[Tally], what: str) -> float:
 def table(result: Score, families: bool) -> Iterator[str]:
     """The score per kind, and per family on request: only families with something wrong."""
     yield f"{'kind':28} {'rows':>6} {'recall':>8} {'kept':>8} {'wrong':>8}"
-    for kind, tally in sorted(result.kinds.items(), key=lambda pair: (not pair[1].label, pair[0])):
-        yield _line(kind, tally)
+    for kind, counter in sorted(result.kinds.items(), key=lambda pair: (not pair[1].label, pair[0])):
+        yield _line(kind, counter)
     if families:
         yield ""
-        for family, tally in sorted(result.families.items()):
-            if tally.wrong or (tally.label and tally.recalled < tally.rows):
-                yield _line(family, tally)
+        for family, counter in sorted(result.families.items()):
+            if counter.wrong or (counter.label and counter.recalled < counter.rows):
+                yield _line(family, counter)
 
 
-def _line(name: str, tally: Tally) -> str:
-    if tally.label:
-        return f"{name:28} {tally.rows:6} {tally.recalled / tally.rows:8.1%} {tally.kept / tally.rows:8.1%}"
-    return f"{name:28} {tally.rows:6} {'':8} {'':8} {tally.wrong / tally.rows:8.1%}"
+def _line(name: str, counter: Tally) -> str:
+    if counter.label:
+        return f"{name:28} {counter.rows:6} {counter.recalled / counter.rows:8.1%} {counter.kept / counter.rows:8.1%}"
+    return f"{name:28} {counter.rows:6} {'':8} {'':8} {counter.wrong / counter.rows:8.1%}"
 
 
 def shown_misses(result: Score, limit: int) -> Iterator[str]:
@@ -321,7 +321,7 @@ def main() -> int:
             "hostile growth shape": steepest[0],
         }
     if options.json:
-        kinds = {kind: asdict(tally) for kind, tally in result.kinds.items()}
+        kinds = {kind: asdict(counter) for kind, counter in result.kinds.items()}
         print(json.dumps({"part": options.part, **numbers, "kinds": kinds}, ensure_ascii=False, indent=1))
     else:
         print("\n".join(table(result, options.families)), end="\n\n")

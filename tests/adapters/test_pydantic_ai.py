@@ -438,12 +438,12 @@ def test_tools_instructions_model_and_output_reach_the_meter(server: Server) -> 
         history = agent.run_sync("Now?", message_history=history).all_messages()
     assert (1, 1) == (len(summarizer.asks), len(manager.session("s").folds))
     first, body = recorder["token_estimate"][0].data, server.bodies[0]
-    tally = counter_for("tiktoken", "gpt-4o")
+    counter = counter_for("tiktoken", "gpt-4o")
     assert {"read_file", "run", "search", "final_result"} < {tool["function"]["name"] for tool in body["tools"]}
     chat = FORMATS["openai-chat"]
     instructions = [chat.read(each) for each in body["messages"] if each["role"] == "system"]
-    assert sum(message_tokens(each, tally) for each in instructions) == first["breakdown"]["system"] > 60
-    assert abs(tools_tokens(body["tools"], tally, "gpt-4o") - first["breakdown"]["tools_schema"]) < 20
+    assert sum(message_tokens(each, counter) for each in instructions) == first["breakdown"]["system"] > 60
+    assert abs(tools_tokens(body["tools"], counter, "gpt-4o") - first["breakdown"]["tools_schema"]) < 20
     assert ("gpt-4o", 700) == (first["model"], body["max_completion_tokens"])
 
 

@@ -222,8 +222,8 @@ import sys, threading
 import compact._conversation.tokens, compact._conversation.tables
 assert "toktok" not in sys.modules
 for model in ("gpt-4o", "gpt-4", "claude-sonnet-4-5"):
-    tally = compact._conversation.tokens.counter_for("tiktoken", model)
-    print(tally.encoder, tally.count("Hello <|endoftext|>"))
+    counter = compact._conversation.tokens.counter_for("tiktoken", model)
+    print(counter.encoder, counter.count("Hello <|endoftext|>"))
 print(compact._conversation.tables.packed._loaded, threading.active_count())
 """
     assert ["toktok 8", "toktok 7", "toktok 8", "{} 1"] == child(script)
@@ -238,8 +238,9 @@ if os.environ["HIDDEN"]:
 from compact._conversation.tokens import counter_for
 from compact._conversation.tables.encoders import _HARMLESS, PROBE, _changed_characters, _tiktoken_encoder
 for model in ("gpt-4o", "gpt-4"):
-    tally = counter_for("tiktoken", model)
-    print(tally.encoder, tally.count(PROBE), tally.count("word " * 50_000), tally.count("\\ud83d\\ude00\\udfff"))
+    counter = counter_for("tiktoken", model)
+    counts = [counter.count(text) for text in (PROBE, "word " * 50_000, "\\ud83d\\ude00\\udfff")]
+    print(counter.encoder, *counts)
 """
     hidden, installed = (child(script, HIDDEN=hide) for hide in ("1", ""))
 
@@ -260,8 +261,8 @@ def test_an_extra_that_fails_is_warned_of_once(tmp_path: Path, module: str, why:
     script = """
 from compact._conversation.tokens import counter_for
 for model in ("gpt-4o", "gpt-4o", "o3"):
-    tally = counter_for("tiktoken", model)
-    print(tally.encoder, tally.count("Hello <|endoftext|>"))
+    counter = counter_for("tiktoken", model)
+    print(counter.encoder, counter.count("Hello <|endoftext|>"))
 """
     *counts, warning = child(script, tmp_path)
 

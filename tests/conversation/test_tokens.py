@@ -135,19 +135,19 @@ def test_tools_example(model: str, expected: int) -> None:
 )
 def test_a_tool_costs_the_same_in_every_shape(tool: Any) -> None:
     """The same function counts alike, whichever provider's shape it comes in."""
-    tally = counter_for("tiktoken", "gpt-4o")
+    counter = counter_for("tiktoken", "gpt-4o")
 
-    assert tools_tokens([CHAT_TOOL], tally, "gpt-4o") == tools_tokens([tool], tally, "gpt-4o")
+    assert tools_tokens([CHAT_TOOL], counter, "gpt-4o") == tools_tokens([tool], counter, "gpt-4o")
 
 
 @pytest.mark.spec("E5")
 @pytest.mark.parametrize(("text", "expected"), [("", 0), ("abc", 0), ("abcd", 1), ("abcdefgh!", 2), ("日本語の", 1)])
 def test_chars(text: str, expected: int) -> None:
     """The simple counter divides characters by four, and says that it is no exact one."""
-    tally = counter_for("chars", "gpt-4o")
+    counter = counter_for("chars", "gpt-4o")
 
-    assert expected == tally.count(text)
-    assert ("chars", 0.0, False) == (tally.encoding, tally.margin, tally.exact)
+    assert expected == counter.count(text)
+    assert ("chars", 0.0, False) == (counter.encoding, counter.margin, counter.exact)
 
 
 def test_unknown_counter() -> None:
@@ -294,9 +294,9 @@ except CompactError as error:
 )
 def test_table_of_a_model(model: str, encoding: str, margin: float) -> None:
     """A model gets its own table, or the nearest one with a margin that says so."""
-    tally = counter_for("tiktoken", model)
+    counter = counter_for("tiktoken", model)
 
-    assert (encoding, margin, margin == 0) == (tally.encoding, tally.margin, tally.exact)
+    assert (encoding, margin, margin == 0) == (counter.encoding, counter.margin, counter.exact)
 
 
 # Text is only text
@@ -323,9 +323,9 @@ def test_no_text_stops_a_count(text: str) -> None:
 def test_a_line_of_megabytes(character: str) -> None:
     """A run of two million equal characters, on which the encoder itself can give up, is counted part by part."""
     for model in ("gpt-4o", "gpt-4"):
-        tally = counter_for("tiktoken", model)
-        part = tally.count(character * 100_000)
-        assert 20 * part == pytest.approx(tally.count(character * 2_000_000 + "x"), abs=20)
+        counter = counter_for("tiktoken", model)
+        part = counter.count(character * 100_000)
+        assert 20 * part == pytest.approx(counter.count(character * 2_000_000 + "x"), abs=20)
 
 
 def test_no_part_of_a_long_text_is_longer_than_the_encoder_bears() -> None:
@@ -366,11 +366,11 @@ roles = st.sampled_from(["system", "developer", "user", "assistant", "tool"])
 @given(roles, any_text, parts, st.sampled_from(["tiktoken", "chars"]))
 def test_a_message_is_the_sum_of_its_parts(role: Any, text: str, given_parts: dict[str, Any], counter: str) -> None:
     """Each part adds what it adds alone, and nothing makes a message cheaper."""
-    tally = counter_for(counter, "gpt-4o")
-    bare = message_tokens(said(role=role), tally)
-    whole = message_tokens(said(text, role=role, **given_parts), tally)
-    each = [message_tokens(said(text, role=role), tally) - bare]
-    each += [message_tokens(said(role=role, **{part: value}), tally) - bare for part, value in given_parts.items()]
+    counter = counter_for(counter, "gpt-4o")
+    bare = message_tokens(said(role=role), counter)
+    whole = message_tokens(said(text, role=role, **given_parts), counter)
+    each = [message_tokens(said(text, role=role), counter) - bare]
+    each += [message_tokens(said(role=role, **{part: value}), counter) - bare for part, value in given_parts.items()]
 
     assert bare + sum(each) == whole
     assert all(more >= 0 for more in each)
@@ -379,23 +379,25 @@ def test_a_message_is_the_sum_of_its_parts(role: Any, text: str, given_parts: di
 @given(any_text, st.lists(st.builds(ToolCall, any_text, any_text, any_text), max_size=3))
 def test_every_call_adds_its_frame(text: str, calls: list[ToolCall]) -> None:
     """A call more costs at least its three tokens more."""
-    tally = counter_for("tiktoken", "gpt-4o")
-    costs = [message_tokens(said(text, role="assistant", calls=tuple(calls[:n])), tally) for n in range(len(calls) + 1)]
+    counter = counter_for("tiktoken", "gpt-4o")
+    costs = [
+        message_tokens(said(text, role="assistant", calls=tuple(calls[:n])), counter) for n in range(len(calls) + 1)
+    ]
 
     assert all(after - before >= 3 for before, after in pairwise(costs))
 
 
 def test_what_each_part_costs() -> None:
     """With a counter of letters the frame of every part shows: 3 a message, 1 a name, 3 a call, nothing for ids."""
-    tally = TokenCounter(len, "letters")
+    counter = TokenCounter(len, "letters")
     call = ToolCall("call_123456789", "run", '{"a":1}')
 
-    assert 3 + 4 + 5 == message_tokens(said("hello"), tally)
-    assert 3 + 4 + 5 + 3 + 1 == message_tokens(said("hello", name="bob"), tally)
-    assert 3 + 9 + 2 * (3 + 3 + 7) == message_tokens(said(role="assistant", calls=(call, call)), tally)
-    assert 3 + 4 + 6 == message_tokens(said(role="tool", answers=(ToolResult("call_123456789", "result"),)), tally)
-    assert 3 + 9 + 8 == message_tokens(said(role="assistant", hidden="thinking"), tally)
-    assert 3 + 4 + 7 + 765 == message_tokens(said("[image]", weight=765), tally)
+    assert 3 + 4 + 5 == message_tokens(said("hello"), counter)
+    assert 3 + 4 + 5 + 3 + 1 == message_tokens(said("hello", name="bob"), counter)
+    assert 3 + 9 + 2 * (3 + 3 + 7) == message_tokens(said(role="assistant", calls=(call, call)), counter)
+    assert 3 + 4 + 6 == message_tokens(said(role="tool", answers=(ToolResult("call_123456789", "result"),)), counter)
+    assert 3 + 9 + 8 == message_tokens(said(role="assistant", hidden="thinking"), counter)
+    assert 3 + 4 + 7 + 765 == message_tokens(said("[image]", weight=765), counter)
 
 
 # Tools
@@ -461,12 +463,12 @@ def test_nested_schemas(schema: Any, frame: int, texts: list[str]) -> None:
 
 def test_tools_without_a_schema_cost_their_json() -> None:
     """A hosted tool counts as its JSON; a function without parameters is still a function; no tools cost nothing."""
-    tally = TokenCounter(len, "letters")
+    counter = TokenCounter(len, "letters")
 
-    assert len('{"type": "web_search"}') == tools_tokens([{"type": "web_search"}], tally, "gpt-4o")
-    assert len('{"type": "web_search"}') == tools_tokens([SimpleNamespace(type="web_search")], tally, "gpt-4o")
-    assert 7 + len("now") + 12 == tools_tokens([{"type": "function", "name": "now"}], tally, "gpt-4o")
-    assert 0 == tools_tokens(None, tally, "gpt-4o") == tools_tokens([], tally, "gpt-4o")
+    assert len('{"type": "web_search"}') == tools_tokens([{"type": "web_search"}], counter, "gpt-4o")
+    assert len('{"type": "web_search"}') == tools_tokens([SimpleNamespace(type="web_search")], counter, "gpt-4o")
+    assert 7 + len("now") + 12 == tools_tokens([{"type": "function", "name": "now"}], counter, "gpt-4o")
+    assert 0 == tools_tokens(None, counter, "gpt-4o") == tools_tokens([], counter, "gpt-4o")
 
 
 class Unreadable:
@@ -495,7 +497,7 @@ def test_hostile_tools_are_counted_somehow() -> None:
     nested: dict[str, Any] = {}
     for _ in range(400):
         nested = {"items": nested}
-    tally = counter_for("tiktoken", "gpt-4o")
+    counter = counter_for("tiktoken", "gpt-4o")
     hostile = [
         {"name": "f", "input_schema": cyclic},
         {"name": "f", "input_schema": deep(60)},
@@ -510,9 +512,9 @@ def test_hostile_tools_are_counted_somehow() -> None:
         object(),
     ]
 
-    assert [True] * len(hostile) == [tools_tokens([tool], tally, "gpt-4o") > 0 for tool in hostile]
-    assert tools_tokens([hostile[1]], tally, "gpt-4o") > tools_tokens(
-        [{"name": "f", "input_schema": deep(20)}], tally, ""
+    assert [True] * len(hostile) == [tools_tokens([tool], counter, "gpt-4o") > 0 for tool in hostile]
+    assert tools_tokens([hostile[1]], counter, "gpt-4o") > tools_tokens(
+        [{"name": "f", "input_schema": deep(20)}], counter, ""
     )
 
 
@@ -530,10 +532,10 @@ json_values = st.recursive(
 @given(st.lists(json_values, max_size=3), json_values)
 def test_no_tools_stop_a_count(tools: list[Any], schema: Any) -> None:
     """Any JSON as a tool or a schema is counted, and a tool more never makes the list cheaper."""
-    tally = counter_for("tiktoken", "gpt-4")
-    before = tools_tokens(tools, tally, "gpt-4")
+    counter = counter_for("tiktoken", "gpt-4")
+    before = tools_tokens(tools, counter, "gpt-4")
 
-    assert 0 <= before < tools_tokens([*tools, {"name": "f", "parameters": schema}], tally, "gpt-4")
+    assert 0 <= before < tools_tokens([*tools, {"name": "f", "parameters": schema}], counter, "gpt-4")
 
 
 # What a provider reported

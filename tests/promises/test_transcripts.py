@@ -39,7 +39,7 @@ def floor_of(messages: list[dict[str, Any]], layout: str) -> int:
 
     `in_place` keeps everything but runs of two or more that it has not folded before its retention window.
     """
-    tally, read = counter_for("tiktoken", "gpt-4o"), FORMATS["openai-chat"].read
+    counter, read = counter_for("tiktoken", "gpt-4o"), FORMATS["openai-chat"].read
     if layout == "in_place":
         start = max(0, len(messages) - 6)
         while start and messages[start]["role"] == "tool":
@@ -52,7 +52,7 @@ def floor_of(messages: list[dict[str, Any]], layout: str) -> int:
         newest = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=0)
         step = max((i for i, m in enumerate(messages) if m["role"] == "assistant"), default=0)
         kept = [m for i, m in enumerate(messages) if m["role"] == "system" or i == newest or i >= step]
-    cost = sum(min(message_tokens(read(m), tally), 64 if m["role"] == "tool" else 1 << 30) for m in kept)
+    cost = sum(min(message_tokens(read(m), counter), 64 if m["role"] == "tool" else 1 << 30) for m in kept)
     return cost + REPLY_PRIMER
 
 
@@ -69,7 +69,7 @@ def _foldable(message: dict[str, Any]) -> bool:
 def test_a_real_conversation_survives(name: str, window: int, layout: str) -> None:
     """No list is invalid, none is over budget, and the only error is one whose sum is true."""
     config = CompactConfig(max_context_tokens=window, policy={"layout": layout}, storage={"adapter": "none"})
-    tally, read = counter_for("tiktoken", "gpt-4o"), FORMATS["openai-chat"].read
+    counter, read = counter_for("tiktoken", "gpt-4o"), FORMATS["openai-chat"].read
     # `rolling` folds at nearly every call, so a hundred of them in one transcript tell as much; but for `make torture`.
     brief = EACH is not None and layout == "rolling"
     for session, transcript in load(name)[: 1 if brief else None]:
@@ -93,7 +93,7 @@ def test_a_real_conversation_survives(name: str, window: int, layout: str) -> No
                 break
             if len(seen["pruned_messages"]) > folds:
                 assert [] == problems("openai-chat", context), session
-                total = sum(message_tokens(read(message), tally) for message in context) + REPLY_PRIMER
+                total = sum(message_tokens(read(message), counter) for message in context) + REPLY_PRIMER
                 assert total <= config.budget, session
         assert [] == [event.data for event in seen["error"] if event.data["error_type"] == "LawViolation"]
 

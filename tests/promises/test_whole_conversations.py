@@ -101,8 +101,8 @@ def test_what_was_read_is_read_again_when_it_turns_out_to_be_another_format() ->
     ):
         reader = Reader("auto", counter_for("chars", "gpt-4"), None)
         settled = [reader.settle(raws, None) for raws in (plain, first, second)]
-        assert ([False, changed, False], name) == (settled, reader.dialect.name)
-        assert name == reader.with_tally(counter_for("chars", "gpt-4")).dialect.name
+        assert ([False, changed, False], name) == (settled, reader.format.name)
+        assert name == reader.with_counter(counter_for("chars", "gpt-4")).format.name
 
 
 @pytest.mark.parametrize(

@@ -122,12 +122,12 @@ def test_numbers_escapes_and_order_of_what_stays_are_the_clients() -> None:
 # -- weights -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("endpoint", [CHAT, RESPONSES, MESSAGES], ids=lambda endpoint: endpoint.dialect)
+@pytest.mark.parametrize("endpoint", [CHAT, RESPONSES, MESSAGES], ids=lambda endpoint: endpoint.format)
 def test_the_scales_say_what_the_manager_says(endpoint: Endpoint) -> None:
     """A list that the manager would fold is never taken for one below the line."""
     tools = [{"type": "function", "name": "look", "description": "Looks.", "parameters": {"type": "object"}}]
     for words in (20, 40, 60, 80, 100):
-        messages = chat("utr" * 12 + "u", words=words, dialect=endpoint.dialect)
+        messages = chat("utr" * 12 + "u", words=words, dialect=endpoint.format)
         asked = {"model": "gpt-4o", endpoint.messages: messages, "tools": tools, "instructions": "Be brief. " * 20}
         body = Body.read(json.dumps(asked).encode(), endpoint.messages)
         assert body is not None

@@ -166,11 +166,11 @@ def judge(play: Play, manager: CompactManager, session_id: str, *, folds: int, a
     """Every list was valid and within the window, there were so many folds at least, and each asked the model once."""
     assert len(play.steps) == len(play.received), "the model was not called as often as the story says"
     window = manager.config.window
-    tally = counter_for("tiktoken", "gpt-4o")
+    counter = counter_for("tiktoken", "gpt-4o")
     for at, request in enumerate(play.received):
         assert problems(request.dialect, request.messages) == [], f"request {at}"
         dialect = FORMATS[request.dialect]
-        size = sum(message_tokens(dialect.read(raw), tally) for raw in request.messages)
+        size = sum(message_tokens(dialect.read(raw), counter) for raw in request.messages)
         assert size <= window, f"request {at} has {size} tokens"
     made = manager.session(session_id).folds
     assert len(made) >= folds

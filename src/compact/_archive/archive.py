@@ -54,8 +54,6 @@ from .fold_record import (
 )
 from .jsonl import read_lines
 
-__all__ = ["Archive", "Contents", "Stored"]
-
 _TRIES = 1_000
 """Steps tried in a row before the store counts as broken."""
 _NUMBERED = ("transcript-pre-compact", "summary", "undo")

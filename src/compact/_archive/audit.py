@@ -20,9 +20,6 @@ from .fold_record import digest, parse
 from .jsonl import read_lines
 from .law_check import broken_laws
 
-__all__ = ["Audit", "audit"]
-
-
 Claim = tuple[str, str, str]
 """The file that names another, the other, and the hash it should have."""
 

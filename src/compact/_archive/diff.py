@@ -15,8 +15,6 @@ from .._conversation.formats import FORMATS, detect
 from .._conversation.message import readable_text
 from ..errors import InvalidMessage
 
-__all__ = ["Change", "Diff", "diff_of"]
-
 _PREVIEW = 96
 _RUN = 12
 """Folded messages in a row that are shown one by one; of a longer run the first and last few are."""
@@ -84,12 +82,12 @@ class Diff:
 
 def diff_of(record: Mapping[str, Any], transcript: Sequence[Any]) -> Diff:
     """The diff of one compaction, from its record and the transcript before it."""
-    dialect = detect(transcript) or FORMATS["openai-chat"]
+    message_format = detect(transcript) or FORMATS["openai-chat"]
     positions = record["positions"]
     waiting = [line for line in record["gone"] if line < len(transcript)]
 
     def change(mark: Mark, position: int, raw: Any) -> Change:
-        role, text = _role_and_text(raw, dialect)
+        role, text = _role_and_text(raw, message_format)
         return Change(mark, position, role, text if mark == "+" else _preview(text))
 
     changes: list[Change] = []
@@ -136,9 +134,9 @@ def _lines(change: Change, width: int) -> list[str]:
     return [f"+  {position:<{width}} {change.role}", *(f"+    {line}".rstrip() for line in change.text.splitlines())]
 
 
-def _role_and_text(raw: Any, dialect: Any) -> tuple[str, str]:
+def _role_and_text(raw: Any, message_format: Any) -> tuple[str, str]:
     try:
-        message = dialect.read(raw)
+        message = message_format.read(raw)
     except InvalidMessage:
         return "?", str(raw)
     return message.role, readable_text(message)

@@ -25,24 +25,6 @@ from .._session.entries import Entry, FoldReplay, KnownList, Memory, Reader, cha
 from .._session.session import FoldRecord, Session
 from ..errors import ArchiveError, InvalidMessage
 
-__all__ = [
-    "FORMAT",
-    "ActiveFolds",
-    "Links",
-    "digest",
-    "fold_of",
-    "list_after",
-    "lists_of",
-    "own_fields",
-    "parse",
-    "read_shared",
-    "record_value",
-    "replay_of",
-    "same_fold",
-    "shared_value",
-    "undo_value",
-]
-
 FORMAT = 1
 """The version of the record format."""
 
@@ -248,7 +230,7 @@ def replay_of(value: Mapping[str, Any], session: Session, reader: Reader) -> Fol
     session.memory.recognise({signature: (role, position) for signature, role, position in replay["summaries"]})
     made: list[Entry] = []
     for one in value["made"]:
-        message = reader.dialect.read(one["message"])
+        message = reader.format.read(one["message"])
         made.append(Entry(message, reader.cost(message), one["position"], summary=one["summary"]))
         if one["signature"]:
             # As it was written, and as it reads now: redaction may have changed it in between.
@@ -296,7 +278,7 @@ def shared_value(session: Session) -> dict[str, Any] | None:
     return {
         "format": FORMAT,
         "session_id": session.id,
-        "dialect": session.reader.dialect.name if session.reader.settled else None,
+        "dialect": session.reader.format.name if session.reader.settled else None,
         "step": fold.step,
         "version": fold.version,
         "reach": replay.reach,
@@ -328,7 +310,7 @@ def read_shared(value: Mapping[str, Any], session: Session, reader: Reader) -> t
     try:
         value = parse(json.dumps(value).encode(), name)
         if not reader.settled and value["dialect"] is not None:
-            reader.dialect, reader.settled = FORMATS[value["dialect"]], True
+            reader.format, reader.settled = FORMATS[value["dialect"]], True
         fold, replay = fold_of(value), replay_of(value, Session(session.id), reader)
         gone_calls = [str(call) for call in value["gone_calls"]]
         whole = 0 < replay.reach <= replay.size and fold.step > 0 and fold.version >= 0

@@ -26,8 +26,6 @@ from .search_index import Recalled, SearchIndex
 from .search_tables import DAMAGED, FoldedMessage, Steps
 from .viewer_database import forget_session_spans
 
-__all__ = ["ArchiveHistory", "Forgotten"]
-
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:

@@ -16,8 +16,6 @@ from typing import Any
 
 from ..errors import ArchiveError
 
-__all__ = ["read_lines"]
-
 
 def read_lines(data: bytes, what: str, *, tolerant: bool = False) -> tuple[list[Any], str | None]:
     """The values of all whole lines, and one sentence about what could not be read, if anything.

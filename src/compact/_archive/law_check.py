@@ -24,8 +24,6 @@ from ..config.sections import Policy
 from ..errors import ArchiveError, InvalidMessage
 from .archive import Archive
 
-__all__ = ["UNREADABLE", "broken_laws"]
-
 _NEED_MORE = frozenset({"identical", "window", "summary size"})
 """Laws that need what a record does not hold."""
 _RESULT_LAWS = frozenset({"one summary", "budget", "valid"})
@@ -93,9 +91,9 @@ def _items(history: History, positions: Sequence[int]) -> Items:
 
 def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCase, bool]:
     """A compaction as the laws see it, and whether its list was made valid first."""
-    dialect = detect(transcript) or FORMATS["openai-chat"]
+    message_format = detect(transcript) or FORMATS["openai-chat"]
     pinned, earlier = set(record["pinned"]), frozenset(record["earlier_summaries"])
-    read = [dialect.read(raw)._replace(pinned=line in pinned) for line, raw in enumerate(transcript)]
+    read = [message_format.read(raw)._replace(pinned=line in pinned) for line, raw in enumerate(transcript)]
     before = History(read, record["tokens"], record["positions"], earlier, frozenset())
     positions, gone = record["positions"], set(record["gone"])
     # A message that a repair added shares the position of the one before it: only what is gone was folded.
@@ -123,7 +121,7 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
             fold = next((one for one in waiting if set(there) & set(one.indices)), None)
             clipped = next((line for line in there if line not in fold_of), None)
             slot = fold if made["summary"] else Clip(clipped, 0) if clipped is not None else None
-            after.append(dialect.read(made["message"]))
+            after.append(message_format.read(made["message"]))
             tokens.append(made["tokens"])
             is_summary = made["summary"]
         if is_summary:
@@ -147,9 +145,9 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
         fixed=record["tokens_after"] - sum(tokens),
         budget=record["budget"],
         allowance=0,
-        problems=tuple(problem.message for problem in dialect.problems(after)),
+        problems=tuple(problem.message for problem in message_format.problems(after)),
     )
-    return case, bool(dialect.problems(read))
+    return case, bool(message_format.problems(read))
 
 
 def _first(slot: Slot) -> int:

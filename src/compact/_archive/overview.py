@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from .archive import Archive
 from .law_check import UNREADABLE
 
-__all__ = ["SessionOverview", "session_overview"]
-
 
 @dataclass(frozen=True, slots=True)
 class SessionOverview:

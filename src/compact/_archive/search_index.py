@@ -30,8 +30,6 @@ from ..errors import ArchiveError
 from .search_ranking import SELECT, Row, bindable, search, snippet
 from .search_tables import LARGEST, Steps, prepare_tables, sync, transaction
 
-__all__ = ["Recalled", "SearchIndex"]
-
 _DAMAGE = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SUFFIX = ".sqlite3"
 _TRIES = 5

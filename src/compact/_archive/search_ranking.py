@@ -25,8 +25,6 @@ from functools import lru_cache
 from itertools import accumulate, filterfalse
 from typing import NamedTuple
 
-__all__ = ["SELECT", "Hit", "Row", "add_spaces", "bindable", "parts", "search", "snippet"]
-
 Row = tuple[int, int, int, str, str]
 """Id, position, step, role and text of a message."""
 

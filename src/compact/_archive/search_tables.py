@@ -18,8 +18,6 @@ from .._conversation.message import readable_text
 from ..errors import CompactError, InvalidMessage
 from .search_ranking import add_spaces, bindable, parts
 
-__all__ = ["DAMAGED", "LARGEST", "FoldedMessage", "Steps", "prepare_tables", "sync", "transaction"]
-
 _VERSION = 1
 _SCHEMA = (
     "CREATE TABLE step(step INTEGER PRIMARY KEY, sha256 TEXT NOT NULL)",
@@ -137,11 +135,11 @@ _NewRow = tuple[int, str, str, str]
 
 
 def _rows(folded: FoldedMessage) -> Iterator[_NewRow]:
-    dialect = detect([message for _, message in folded.messages]) or FORMATS["openai-chat"]
+    message_format = detect([message for _, message in folded.messages]) or FORMATS["openai-chat"]
     for position, raw in folded.messages:
         position = max(-1, min(position, LARGEST))
         try:
-            message = dialect.read(raw)
+            message = message_format.read(raw)
         except InvalidMessage:
             role = raw.get("role") if isinstance(raw, dict) else None
             yield position, str(role or "unknown"), bindable(json.dumps(raw, ensure_ascii=False)), json.dumps(raw)

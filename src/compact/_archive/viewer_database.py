@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-__all__ = ["VIEWER_DATABASE", "forget_session_spans"]
-
 VIEWER_DATABASE = Path(".view", "spans.sqlite")
 """The viewer's database in an archive's folder."""
 

@@ -24,8 +24,6 @@ from ..errors import ConfigError, InsufficientBudget
 from .layouts import layout_of
 from .plan import Clip, Fold, Plan
 
-__all__ = ["STUB_TOKENS", "Fitted", "PlanLimits", "estimate", "fit", "lowered_policies"]
-
 STUB_TOKENS = 64
 """Tokens that the line in place of a clipped output may cost."""
 

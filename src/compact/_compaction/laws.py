@@ -20,8 +20,6 @@ from ..errors import LawViolation
 from .layouts import layout_of
 from .plan import Clip, Fold, Plan, Slot
 
-__all__ = ["LAWS", "FoldCase", "Law", "broken_by_plan", "broken_law"]
-
 
 @dataclass(frozen=True, slots=True)
 class FoldCase:

@@ -19,8 +19,6 @@ from .._conversation.message import Block, History
 from ..config.sections import Policy
 from .plan import Fold, Layout, Plan, Slot
 
-__all__ = ["LAYOUTS", "LayoutRules", "in_place", "layered", "layout_of", "rolling", "tail"]
-
 
 def layered(history: History, policy: Policy) -> Plan:
     """Pinned first, then one summary, then what is recent. Tool blocks count by `keep_tool_io_pairs` alone."""

@@ -18,8 +18,6 @@ from .._conversation.tokens import Usage
 from ..config.limits import Limits
 from ..config.sections import Policy
 
-__all__ = ["Clip", "Fold", "Layout", "Plan", "PlanCosts", "Slot"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fold:

@@ -13,8 +13,6 @@ from typing import Any
 
 from .plan import Clip, Fold, Plan, Slot
 
-__all__ = ["Piece", "shorten", "splice"]
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -16,8 +16,6 @@ from ..config.limits import Limits
 from ..config.sections import Policy
 from .layouts import layout_of
 
-__all__ = ["Counters", "Decision", "decide", "least_tokens_due"]
-
 
 class Counters(NamedTuple):
     """Messages and turns since the last compaction, and the turns in the list now."""

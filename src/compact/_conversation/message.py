@@ -21,24 +21,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, overload
 
-__all__ = [
-    "Block",
-    "History",
-    "Message",
-    "Role",
-    "Slot",
-    "ToolCall",
-    "ToolResult",
-    "as_mapping",
-    "fields_or_text",
-    "flatten_arguments",
-    "pair_answers",
-    "parse_arguments",
-    "readable_text",
-    "texts_of",
-    "unanswered_calls",
-]
-
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 

@@ -26,17 +26,6 @@ from ..errors import ConfigError, InvalidMessage
 from .message import Message
 from .tables import encoder
 
-__all__ = [
-    "REPLY_PRIMER",
-    "Counter",
-    "TokenCounter",
-    "Usage",
-    "counter_for",
-    "message_tokens",
-    "reported_input",
-    "table_for",
-]
-
 Counter = Callable[[str], int]
 """A function that counts the tokens of a text."""
 
@@ -104,12 +93,12 @@ def counter_for(name: str, model: str) -> TokenCounter:
     return TokenCounter(_in_slices(chosen.count), table, margin, exact=margin == 0, encoder=chosen.name)
 
 
-def message_tokens(message: Message, tally: TokenCounter) -> int:
+def message_tokens(message: Message, counter: TokenCounter) -> int:
     """Tokens of one message in a request."""
-    count = tally.count
-    role = tally.roles.get(message.role)
+    count = counter.count
+    role = counter.roles.get(message.role)
     if role is None:
-        role = tally.roles[message.role] = count(message.role)
+        role = counter.roles[message.role] = count(message.role)
     total = PER_MESSAGE + role + message.weight
     if message.text:
         total += count(message.text)

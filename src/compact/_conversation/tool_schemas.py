@@ -17,8 +17,6 @@ from typing import Any
 from .message import as_mapping, fields_or_text
 from .tokens import Counter, TokenCounter, table_for
 
-__all__ = ["tools_tokens"]
-
 TOOL_OPENING = 7
 TOOL_OPENING_CL100K = 10
 PROPERTIES = 3
@@ -38,7 +36,7 @@ _FREE = frozenset(
 """Keywords that another rule counts, or that a provider does not show to the model."""
 
 
-def tools_tokens(tools: Sequence[Any] | None, tally: TokenCounter, model: str) -> int:
+def tools_tokens(tools: Sequence[Any] | None, counter: TokenCounter, model: str) -> int:
     """What a list of tools costs, in any provider's shape; a tool that has no schema costs its JSON."""
     opening = TOOL_OPENING_CL100K if table_for(model)[0] == "cl100k_base" else TOOL_OPENING
     functions = 0
@@ -50,10 +48,10 @@ def tools_tokens(tools: Sequence[Any] | None, tally: TokenCounter, model: str) -
         except Exception:
             function = None
         if function is None:
-            total += tally.count(_text(tool))
+            total += counter.count(_text(tool))
         else:
             functions += 1
-            total += opening + _function_tokens(function, tally.count)
+            total += opening + _function_tokens(function, counter.count)
     return total + (TOOLS_END if functions else 0)
 
 

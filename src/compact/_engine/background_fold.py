@@ -38,8 +38,6 @@ from .recorder import EventRecorder
 if TYPE_CHECKING:
     from asyncio import Task
 
-__all__ = ["BackgroundFold", "BackgroundFolds"]
-
 
 class _DroppedError(Exception):
     """The compaction was dropped while it ran."""
@@ -239,7 +237,7 @@ def _background_call(call: Call) -> Call:
     host_list, messages = call.host_list.clone(), list(call.messages)
     for entry in host_list.entries:
         entry.content()  # now, because the application may go on editing its messages
-    reader = call.reader.with_tally(call.reader.tally)
+    reader = call.reader.with_counter(call.reader.counter)
     limits, total = call.limits, call.usage.total
     return call._replace(
         session=call.session.shadow(reader),
@@ -284,4 +282,4 @@ def _fits(call: Call, replay: FoldReplay) -> bool:
     host_list = call.host_list.clone()
     host_list.attach(replay, size)
     _, entries = host_list.outgoing(call.messages)
-    return not call.reader.dialect.problems([entry.message for entry in entries])
+    return not call.reader.format.problems([entry.message for entry in entries])

@@ -27,8 +27,6 @@ from ..summarizers import Summarizer, Written, offline_summarizer
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-__all__ = ["Steps", "advance", "drive", "failed_reply", "in_thread", "reply_of"]
-
 Steps = Generator[Effect, Any, Outcome]
 """The pipeline as it runs."""
 

@@ -21,8 +21,6 @@ from ..errors import ConfigError
 from ..summarizers import Summarizer, offline_summarizer
 from .drive import Steps, advance, failed_reply, in_thread, reply_of
 
-__all__ = ["adrive", "in_thread_to_end", "run_to_end"]
-
 
 async def adrive(
     steps: Steps, perform: Callable[[Effect], Any], summarizer: Summarizer | None, policy: SummaryPolicy

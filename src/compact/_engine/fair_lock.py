@@ -16,8 +16,6 @@ from contextlib import asynccontextmanager
 
 from ..errors import ConfigError
 
-__all__ = ["FairLock"]
-
 
 class FairLock:
     """A fair lock: waiters get it in the order they came, whatever kind they are."""

@@ -25,8 +25,6 @@ from .open_call import CallOpener
 from .recorder import EventRecorder
 from .run import CallRunner
 
-__all__ = ["Internals"]
-
 
 class Internals:
     """The internal interface of a manager; `manager.internals_of` gives it."""
@@ -108,13 +106,13 @@ class Internals:
             self._opener.load_session(self._live_config.config, session, (), None)
         reader = session.reader
         assert reader is not None
-        arriving = reader.with_tally(reader.tally)
+        arriving = reader.with_counter(reader.counter)
         fold, replay, gone_calls = read_shared(value, session, arriving)
         if any(same_fold(known, replay) for known in session.memory.replays):
             return
-        if arriving.dialect is not reader.dialect:
+        if arriving.format is not reader.format:
             session.lists = []  # read in another message format so far
-        reader.dialect, reader.settled = arriving.dialect, arriving.settled
+        reader.format, reader.settled = arriving.format, arriving.settled
         lost = session.adopt(fold, replay, gone_calls)
         if lost is not None and lost.step > fold.step:
             self._record_loss(session, lost, fold)

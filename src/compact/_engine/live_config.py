@@ -15,8 +15,6 @@ from ..errors import ConfigError
 from .live_sessions import LiveSession, LiveSessions
 from .recorder import EventRecorder
 
-__all__ = ["LiveConfig"]
-
 _FIXED_AT_START = frozenset({"storage", "redaction", "tracing", "agents", "provider", "base_url"})
 
 

@@ -23,8 +23,6 @@ from .fair_lock import FairLock
 if TYPE_CHECKING:
     from .background_fold import BackgroundFold
 
-__all__ = ["HOT_SESSIONS", "LiveSession", "LiveSessions"]
-
 HOT_SESSIONS = 512
 """Sessions kept in memory."""
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from .._archive.search_index import Recalled
     from .._facts.report import Report
 
-__all__ = ["CompactManager", "SessionView", "internals_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class SessionView:

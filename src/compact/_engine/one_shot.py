@@ -16,8 +16,6 @@ from ..errors import CompactError, InsufficientBudget, LawViolation
 from ..summarizers import Summarizer
 from .manager import CompactManager, internals_of
 
-__all__ = ["compact_messages"]
-
 TAIL = 0.1
 """The share of the limit for the newest messages, unchanged. On real transcripts more of them cost the summary more
 than they kept, less of them gained nothing, and choosing for each list was no better."""

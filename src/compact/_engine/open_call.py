@@ -26,8 +26,6 @@ from ..errors import ArchiveError, ConfigError, InvalidMessage
 from .live_sessions import LiveSession
 from .recorder import EventRecorder
 
-__all__ = ["CallOpener", "Overrides", "as_lists"]
-
 Overrides = tuple[str | None, int | None, int | None]
 """Model, window and output reserve that a call asks for."""
 
@@ -170,9 +168,9 @@ class CallOpener:
         reader = session.reader
         assert reader is not None
         if peek:
-            reader = reader.with_tally(counter)
-        elif reader.tally is not counter:  # another tokenizer: count everything again
-            reader.tally = counter
+            reader = reader.with_counter(counter)
+        elif reader.counter is not counter:  # another tokenizer: count everything again
+            reader.counter = counter
             session.factor = None
             for known in session.lists:
                 known.recount_tokens(reader)
@@ -214,7 +212,7 @@ class CallOpener:
         self.reset(live)
         self.load_session(config, live.session, (), None)
         if before.reader is not None and live.session.reader is not None:
-            live.session.reader.dialect, live.session.reader.settled = before.reader.dialect, before.reader.settled
+            live.session.reader.format, live.session.reader.settled = before.reader.format, before.reader.settled
         return True
 
     @staticmethod

@@ -16,8 +16,6 @@ from .live_sessions import LiveSession
 from .open_call import CallOpener
 from .recorder import EventRecorder
 
-__all__ = ["EffectPerformer"]
-
 
 @dataclass(frozen=True, slots=True)
 class EffectPerformer:

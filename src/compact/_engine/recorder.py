@@ -20,8 +20,6 @@ from ..errors import ArchiveError
 from ..sinks.sink_list import SinkList
 from .live_sessions import LiveSession
 
-__all__ = ["EventRecorder"]
-
 HELD_EVENTS = 64
 """Events of a session held in memory: until a compaction writes them, or, before the first one, the newest."""
 HELD_EVENTS_APART = 256

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from .background_fold import BackgroundFolds
 
-__all__ = ["CallRunner"]
-
 
 class CallRunner:
     """Opens and runs calls. One per manager; all methods are called with the session's lock held."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["EVENT_NAMES", "Event", "Sink"]
-
 EVENT_NAMES: Mapping[str, str] = {
     "compact.token_estimate": "the tokens of the conversation, once per preflight",
     "compact.trigger_decision": "whether a compaction is due and why, once per preflight, after the plan",

@@ -1,6 +1,6 @@
 """Events as JSON: plain data, redacted data, one line of JSON; a line read back.
 
-Owns: `plain`, `described`, `redact_event`, `redacting`, `event_json`, `parse_event`.
+Owns: `plain`, `described`, `escape_controls`, `redact_event`, `redacting`, `event_json`, `parse_event`.
 Must never: open a file or a socket, or raise because of the data of an event that is written.
 
 Values that JSON does not have become text that a reader understands: NaN, bytes, objects, cycles, deep nesting.
@@ -16,10 +16,15 @@ from typing import Any
 from .._redaction import Redactor
 from .event import Event, Sink
 
-__all__ = ["described", "event_json", "parse_event", "plain", "redact_event", "redacting"]
-
 _MAX_DEPTH = 100
 _MAX_BITS = 1024
+
+
+def escape_controls(text: str, keep: str = "") -> str:
+    """Text for a terminal: control characters as escapes, except those in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
 def event_json(event: Event) -> str:

@@ -21,8 +21,6 @@ from typing import Any
 
 from .event import Event
 
-__all__ = ["CallTracer", "TracedCall", "TracedSpan", "has_times", "spans_of", "stamp", "trace_of"]
-
 _SESSIONS = 1_000
 """Sessions whose newest call is remembered; later events of a forgotten call have no parent in the tree."""
 _ENDS = frozenset({"unchanged", "none", "raise"})

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
-__all__ = ["cached_by_text", "clear_caches"]
-
 _T = TypeVar("_T")
 _CACHE_SIZE = 512
 _caches: list[Any] = []

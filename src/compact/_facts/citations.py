@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["add_citation", "escape_citations", "parse_citations", "parse_positions", "strip_citations"]
-
 _CITATION = re.compile(r"\[#\d{1,9}(?:(?: ?[-–] ?|, ?)#?\d{1,9})*\]")
 _TO = r"\s{0,3}(?:[-–—]|\.\.|to)\s{0,3}#?"
 _NUMBER_SIGN = re.compile(rf"#\d{{1,9}}(?:(?:{_TO}|,\s{{0,3}}#?)\d{{1,9}})*(?!\d)")

@@ -18,8 +18,6 @@ from .ranking import SENTENCES, Fact, FactLine, Speaker, rate_file_use, rate_sen
 from .text import lines_of, words_of
 from .values import find_phrases, find_tokens
 
-__all__ = ["LONGEST_WORD", "FactCollection", "line_at", "names_in", "word_stems"]
-
 LONGEST_WORD = 64
 """Characters of the longest word whose values are cached."""
 _CITATION = 4

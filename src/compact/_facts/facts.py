@@ -33,8 +33,6 @@ from .ranking import TASK_ID, Fact, FactLine
 from .speech_acts import SpeechAct, speech_acts_of
 from .text import clean, cut, sentences_of
 
-__all__ = ["Facts", "facts_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:

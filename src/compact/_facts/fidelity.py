@@ -9,8 +9,6 @@ from __future__ import annotations
 from .._summary.request import Ask
 from .report import Report
 
-__all__ = ["measure_summary", "restore_summary"]
-
 
 def measure_summary(ask: Ask, body: str) -> Report:
     """How much of what a request is about a text keeps."""

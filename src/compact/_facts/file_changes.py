@@ -14,8 +14,6 @@ from typing import Any
 
 from .text import clean, cut, lines_of
 
-__all__ = ["FileUse", "describe_change", "find_file_uses", "list_changed_names"]
-
 _LONGEST = 200
 """A path longer than this is data."""
 

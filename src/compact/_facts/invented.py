@@ -13,8 +13,6 @@ from .citations import parse_citations, strip_citations
 from .facts import Facts
 from .values import find_phrases, find_tokens
 
-__all__ = ["find_invented", "is_false_citation"]
-
 _WHOLE = frozenset({"id", "version", "email", "file"})
 _JOINTS = {"path": re.compile(r"[/\\]+"), "url": re.compile(r"[/?#]+"), "name": re.compile(r"\W+")}
 _DIGITS = 3

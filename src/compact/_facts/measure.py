@@ -26,8 +26,6 @@ from .ranking import SENTENCES, Fact, short_path
 from .report import CRITICAL, MAX_NAMED, KindCounts, Report
 from .text import sentences_of
 
-__all__ = ["contains_whole", "find_kept", "is_negated", "measure"]
-
 _MOST = 0.7
 _INVENTED = 0.25
 """What an invention takes from the score: as much as losing an identifier."""

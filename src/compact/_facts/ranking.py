@@ -14,18 +14,6 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "SENTENCES",
-    "TASK_ID",
-    "Fact",
-    "FactLine",
-    "Speaker",
-    "rate_file_use",
-    "rate_sentence",
-    "rate_value",
-    "short_path",
-]
-
 Speaker = Literal["user", "notes", "arguments", "assistant", "tool"]
 """Who said it; `notes` is the earlier summary."""
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from .._redaction import REDACTED
 
-__all__ = ["CRITICAL", "MAX_NAMED", "KindCounts", "Report", "merge_reports"]
-
 CRITICAL = ("wish", "rule", "decision", "open", "question", "error", "task", "id", "path", "branch", "environment")
 """Kinds of which a summary should keep something when it was given any."""
 

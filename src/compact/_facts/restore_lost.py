@@ -25,8 +25,6 @@ from .measure import find_kept, is_negated, measure
 from .ranking import Fact, FactLine
 from .report import Report
 
-__all__ = ["HEADING", "append_lost_facts", "drop_false_citations", "restore_lost_facts"]
-
 HEADING = "Facts"
 """The heading of what a repair appends."""
 _LINE = 3

@@ -14,8 +14,6 @@ from typing import Literal
 
 from .cache import cached_by_text
 
-__all__ = ["SpeechAct", "speech_acts_of"]
-
 SpeechAct = Literal["rule", "wish", "decision", "done", "intent", "question", "open", "error"]
 
 _WORDS: Mapping[SpeechAct, str] = {

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from .._summary.marker import disarm_marker
 
-__all__ = ["WIDTH", "clean", "cut", "is_prose", "lines_of", "sentences_of", "words_of"]
-
 WIDTH = 260
 """Characters of the longest piece; what is longer is cut at a blank."""
 

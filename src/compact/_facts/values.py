@@ -16,8 +16,6 @@ from functools import lru_cache
 
 from .cache import cached_by_text
 
-__all__ = ["FoundValue", "find_phrases", "find_tokens", "find_values", "values_in_token"]
-
 FoundValue = tuple[str, str, int]
 """Kind, text, and where it begins."""
 

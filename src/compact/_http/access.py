@@ -15,8 +15,6 @@ from collections.abc import Mapping
 
 from ..errors import CompactError
 
-__all__ = ["allowed_hosts", "bearer_token", "check_address", "foreign_request_reason", "is_loopback", "secrets_equal"]
-
 _MIN_TOKEN_LENGTH = 12
 """Characters; a shorter token can be guessed."""
 _LOOPBACK = frozenset({b"127.0.0.1", b"localhost", b"::1"})

@@ -17,8 +17,6 @@ from .._conversation.message import as_mapping
 from ..errors import TokenLimitExceeded
 from ..summarizers.provider_calls import error_for_status
 
-__all__ = ["CHAT", "MESSAGES", "RESPONSES", "Endpoint", "is_too_long", "window_in_refusal"]
-
 _WINDOW = re.compile(r"(?:context length (?:is|of)|limit of|context size \(|>)\s*([\d,]+)", re.IGNORECASE)
 """Where the error of a provider names the context window."""
 
@@ -29,9 +27,9 @@ request."""
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint that takes a conversation. `dialect` is the format of its messages, `path` the end of its URLs."""
+    """An endpoint that takes a conversation. `format` is the name of its message format, `path` the end of its URLs."""
 
-    dialect: str
+    format: str
     path: str
     messages: str
     reserve: tuple[str, ...]

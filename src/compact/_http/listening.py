@@ -13,8 +13,6 @@ import socket
 
 from ..errors import CompactError
 
-__all__ = ["address_of", "listen"]
-
 _PORTS = 50
 """Ports that are tried to suggest a free one."""
 

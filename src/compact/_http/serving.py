@@ -14,8 +14,6 @@ import uvicorn
 
 from .listening import address_of
 
-__all__ = ["Server"]
-
 
 class Server(uvicorn.Server):
     """Calls `ready` as soon as it accepts connections."""

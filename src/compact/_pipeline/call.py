@@ -24,8 +24,6 @@ from ..config.sections import Policy, SummaryPolicy
 if TYPE_CHECKING:
     from .outcome import Prepared
 
-__all__ = ["PREFLIGHT", "Call", "Purpose"]
-
 
 @dataclass(frozen=True, slots=True)
 class Purpose:

@@ -21,8 +21,6 @@ from .._summary.request import Ask
 from ..errors import SummaryError
 from .outcome import Compacted
 
-__all__ = ["Effect", "Emit", "Move", "Refresh", "SaveRecord", "SaveTranscript", "Summarize", "SummaryReply", "Wait"]
-
 
 class Emit(NamedTuple):
     """An event to send. A tuple, because two are sent before every model call."""

@@ -25,23 +25,6 @@ from .outcome import Compacted, Prepared
 if TYPE_CHECKING:
     from .._facts.report import Report
 
-__all__ = [
-    "archival",
-    "cannot_fit",
-    "config_changed",
-    "decision",
-    "failure",
-    "not_due",
-    "prepared_used",
-    "pruned_messages",
-    "redaction_disabled",
-    "repaired_history",
-    "sent_unchanged",
-    "summary_call",
-    "summary_created",
-    "token_estimate",
-]
-
 _FRAME_TOKENS = 20
 """About what the headings and the fence around the folded messages cost in a summary request."""
 _LABEL_TOKENS = 2

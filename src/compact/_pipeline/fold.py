@@ -32,8 +32,6 @@ from .planning import envelope_tokens, plan_for
 from .rebuild import Rebuilt, rebuild
 from .summarize import FailureChain, Request, Summaries
 
-__all__ = ["compact_list"]
-
 Steps = Generator[Effect, Any, Outcome]
 """Effects until the outcome."""
 
@@ -173,7 +171,7 @@ def _summarize(call: Call, history: History, plan: Plan, limits: PlanLimits) -> 
     if not plan.folds:
         return Summaries([], [])
     yield Move(phase="compacting")
-    count = call.reader.tally.count
+    count = call.reader.counter.count
     requests = [_request(call, history, fold, limits) for fold in plan.folds]
     most = call.summary.context_max_tokens if layout_of(call.policy).shrinks_summary else None
     chain = FailureChain(call.summary, call.policy.on_failure, call.offline, most, call.redact)
@@ -200,7 +198,7 @@ def _shorten(call: Call, ask: Ask, notes: str, limit: int, *, offline: bool) -> 
     """The same notes in fewer tokens, or None."""
     shrink = replace(ask, source=(), positions=(), previous=notes, max_tokens=limit, tokens=None)
     chain = FailureChain(call.summary, "prune", offline, redact=call.redact)
-    summaries = yield from chain.summarize([(shrink, call.reader.tally.count(notes))])
+    summaries = yield from chain.summarize([(shrink, call.reader.counter.count(notes))])
     return summaries.bodies[0]
 
 
@@ -223,7 +221,7 @@ def _request(call: Call, history: History, fold: Fold, limits: PlanLimits) -> Re
         model=call.summary.model,
         prompt=call.summary.prompt,
         tag=call.summary.summary_tag,
-        count=call.reader.tally.count,
+        count=call.reader.counter.count,
         tokens=cost,
     )
     return ask, replaced

@@ -16,8 +16,6 @@ from .._session.entries import Entry
 from .._session.session import Session, SessionChange
 from ..errors import CompactError
 
-__all__ = ["UNCHANGED", "Compacted", "Outcome", "Prepared"]
-
 
 @dataclass(frozen=True, slots=True)
 class Compacted:

@@ -14,8 +14,6 @@ from .._conversation.message import History
 from .._summary.marker import add_marker
 from .call import Call
 
-__all__ = ["dry_run", "envelope_tokens", "plan_for"]
-
 SMALLEST_SUMMARY = 16
 """Tokens below which a summary says nothing useful: a fold that leaves less room is not made."""
 
@@ -78,6 +76,6 @@ def _plan_limits(call: Call, history: History) -> PlanLimits:
 
 def envelope_tokens(call: Call) -> int:
     """What a summary costs besides its body."""
-    message_format = call.reader.dialect
+    message_format = call.reader.format
     text = add_marker("", call.summary.summary_tag, call.session.version + 99)
     return call.reader.cost(message_format.read(message_format.summary(text, first=False))) + 2

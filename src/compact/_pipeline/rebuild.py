@@ -21,8 +21,6 @@ from .._summary.marker import add_marker
 from ..errors import BadSummary, CompactError, InsufficientBudget, LawViolation
 from .call import Call
 
-__all__ = ["Rebuilt", "rebuild"]
-
 _INSTRUCTIONS = ("system", "developer")
 
 
@@ -68,7 +66,7 @@ def rebuild(
         fixed=limits.fixed,
         budget=limits.budget,
         allowance=limits.allowance,
-        problems=tuple(problem.message for problem in call.reader.dialect.problems(after.messages)),
+        problems=tuple(problem.message for problem in call.reader.format.problems(after.messages)),
         squeezed=call.one_shot,
         kept_identical=all(piece.raw is raws[piece.slot] for piece in pieces if isinstance(piece.slot, int)),
     )
@@ -109,7 +107,7 @@ def _replacements(
     call: Call, history: History, raws: Sequence[Any], plan: Plan, bodies: Sequence[str | None], step: int
 ) -> tuple[dict[Fold | Clip, Any | None], int]:
     """The messages that replace folds and clips, and the version of the last summary."""
-    count, message_format = call.reader.tally.count, call.reader.dialect
+    count, message_format = call.reader.counter.count, call.reader.format
     body_of = dict(zip(plan.folds, bodies, strict=True))
     version = call.session.version
     first = True
@@ -139,7 +137,7 @@ def _entry_of(call: Call, history: History, raws: Sequence[Any], entries: Sequen
     index = _kept_index(piece, raws)
     if index is not None:
         return entries[index]
-    message = call.reader.dialect.read(piece.raw)
+    message = call.reader.format.read(piece.raw)
     covered = piece.slot.indices if isinstance(piece.slot, Fold) else (piece.slot.index,)  # type: ignore[union-attr]
     position = max(history.positions[i] for i in covered)
     return Entry(message, call.reader.cost(message), position, summary=isinstance(piece.slot, Fold))

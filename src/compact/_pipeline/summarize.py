@@ -35,8 +35,6 @@ from ..errors import BadSummary, ContentFilter, SummaryError, TokenLimitExceeded
 from . import events
 from .effects import Effect, Move, Summarize, SummaryReply, Wait
 
-__all__ = ["BACKOFF", "RESERVED", "FailureChain", "Request", "Summaries"]
-
 BACKOFF = 0.25
 """Seconds before the first retry of a summarizer that could not be reached; doubled each time."""
 RESERVED = 0.4

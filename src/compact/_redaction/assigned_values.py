@@ -12,20 +12,6 @@ from base64 import b64decode
 
 from .key_names import Strength, is_cookie, split_words, words_as_written
 
-__all__ = [
-    "SCHEME",
-    "cookie_is_secret",
-    "end_of_scheme",
-    "has_random_part",
-    "is_count",
-    "is_harmless",
-    "is_placeholder",
-    "is_prose",
-    "is_secret",
-    "looks_like_password",
-    "looks_random",
-]
-
 _PLACEHOLDER_WORDS = frozenset(
     """
     none null nil undefined void true false yes no on off str string text int integer number float bool boolean bytes

@@ -23,8 +23,6 @@ from .prefilter import any_of
 from .spans import REDACTED, SecretSpan, end_of_value, replace_spans
 from .unquoted_values import read_after_gap, read_below, read_bracketed, read_next_line, read_unquoted
 
-__all__ = ["redact_assigned"]
-
 _LITERAL = re.compile(any_of(NAME_LITERALS))
 _NAME = re.compile(r"[\w-]{2,64}(?:\.[\w-]{1,32}){0,3}")
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."

@@ -17,8 +17,6 @@ from .assigned_values import is_harmless, is_secret, looks_random
 from .key_names import name_strength
 from .spans import REDACTED, Slices
 
-__all__ = ["KnownSecrets", "find_environment_secrets"]
-
 _SHORTEST_IN_ENVIRONMENT = 8
 _SHORTEST_GIVEN = 4
 _URL_PASSWORD = re.compile(r"://[^\s/?#@:]{0,256}:([^\s/]{1,1024})@")

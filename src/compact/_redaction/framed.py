@@ -18,8 +18,6 @@ from .key_names import name_strength
 from .prefilter import Literals
 from .spans import REDACTED, SecretSpan, end_of_value, replace_spans
 
-__all__ = ["FRAMES", "SecretFrame", "redact_framed"]
-
 
 def _is_value(value: str) -> bool:
     return not is_harmless(value) and not value.isspace()

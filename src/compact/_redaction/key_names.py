@@ -13,16 +13,6 @@ import re
 from enum import IntEnum
 from functools import lru_cache
 
-__all__ = [
-    "NAME_LITERALS",
-    "Strength",
-    "is_cookie",
-    "is_vendor_name",
-    "name_strength",
-    "split_words",
-    "words_as_written",
-]
-
 NAME_LITERALS = tuple(
     "pass pwd psw pword pw secret token auth cookie cred key psk jwt sess salt _pat kennwort wachtwoord "
     "senha contrase парол 密码".split()

@@ -11,18 +11,6 @@ from typing import NamedTuple
 
 from .key_names import Strength
 
-__all__ = [
-    "ITEM",
-    "LINK",
-    "LINKABLE",
-    "LOOSE",
-    "OPENING",
-    "SETTING",
-    "NamedLink",
-    "end_of_quoted",
-    "is_inside_text",
-]
-
 _COLOUR = r"(?:(?:\x1b|\\u001b|\\x1b|\\033|\\e)\[[0-9;]{0,12}m){0,3}"
 _BLANKS = r"(?:\s|\\[nrt]){0,60}"
 _GAP = r"[ \t]{0,4}"

@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["Literals", "any_of"]
-
 
 def any_of(literals: Iterable[str]) -> str:
     """A pattern of all literals as a tree of letters, so that few are tried at a position; the longest wins."""

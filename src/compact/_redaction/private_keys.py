@@ -13,8 +13,6 @@ import re
 
 from .spans import REDACTED, SecretSpan, replace_spans
 
-__all__ = ["redact_private_keys"]
-
 _LABEL = "PRIVATE KEY"
 _BEGIN = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _END = r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"

@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["LARGEST_SLICE", "REDACTED", "SecretSpan", "Slices", "end_of_value", "replace_spans"]
-
 REDACTED = "<REDACTED>"
 """What replaces a secret."""
 

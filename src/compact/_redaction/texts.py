@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .environment_secrets import KnownSecrets
     from .user_patterns import UserPatterns
 
-__all__ = ["CleanTexts", "TextRedactor"]
-
 _SHORTEST_SECRET = 6
 _SHORT = 256
 _MOST_SHORT, _MOST_LONG = 500, 2_000

@@ -14,8 +14,6 @@ from .key_names import Strength, is_cookie, name_strength
 from .links import SETTING, NamedLink
 from .spans import REDACTED, SecretSpan
 
-__all__ = ["read_after_gap", "read_below", "read_bracketed", "read_next_line", "read_unquoted"]
-
 _BEFORE_UNQUOTED = re.compile(rf"(?:{SETTING}|\b(?:login|connect)[ \t]{{1,4}}\S{{1,64}}\s{{1,8}})\Z")
 _BEFORE_PASSWORD = re.compile(
     r"(?i:\b(?:with|using|use|try|enter|temporary|new|default)[ ](?:the |my |this )?"

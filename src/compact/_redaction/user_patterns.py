@@ -19,8 +19,6 @@ from typing import Any
 from ..errors import ConfigError
 from .spans import REDACTED, Slices
 
-__all__ = ["UserPatterns"]
-
 _SLICE = 2048
 _SECONDS, _SECONDS_PER_CHARACTER = 0.25, 1e-6
 """How long all patterns together may take for a text."""

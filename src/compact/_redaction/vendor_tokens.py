@@ -22,8 +22,6 @@ from .key_names import is_vendor_name
 from .prefilter import Literals, any_of
 from .spans import REDACTED, SecretSpan, replace_spans
 
-__all__ = ["INNER_LITERALS", "PREFIXES", "SHAPED_PREFIXES", "redact_values_of_vendors", "redact_vendor_tokens"]
-
 _ALNUM, _WORD, _HEX, _UPPER = "A-Za-z0-9", "A-Za-z0-9_-", "A-Fa-f0-9", "A-Z0-9"
 _BASE64, _DOTTED = "A-Za-z0-9+/=", "A-Za-z0-9_.=-"
 

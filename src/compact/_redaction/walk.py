@@ -21,8 +21,6 @@ from .spans import REDACTED
 if TYPE_CHECKING:
     from .texts import TextRedactor
 
-__all__ = ["ValueRedactor"]
-
 _MAX_DEPTH = 100
 # Escapes of characters that need none: a slash, `=`, `&`, or any other of ASCII but the quote and the backslash.
 _NEEDLESS_ESCAPE = re.compile(r"\\(?:/|u00(?!22|5[cC])[2-7])")

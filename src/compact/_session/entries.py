@@ -23,8 +23,6 @@ from .._conversation.message import Message, as_mapping
 from .._conversation.tokens import TokenCounter, message_tokens
 from ..errors import InvalidMessage
 
-__all__ = ["KEPT_REPLAYS", "Entry", "FoldReplay", "KnownList", "Memory", "Reader", "chain_of"]
-
 KEPT_REPLAYS = 8
 """How many compactions back an application may return to (a rewind, a branch) and still find the summary."""
 
@@ -85,12 +83,12 @@ class KnownList(NamedTuple):
 class Reader:
     """How the messages of a session are read and counted; the first evidence settles the message format."""
 
-    __slots__ = ("dialect", "protect", "settled", "tally")
+    __slots__ = ("counter", "format", "protect", "settled")
 
-    def __init__(self, dialect: str, tally: TokenCounter, protect: Callable[[Any], bool] | None) -> None:
+    def __init__(self, dialect: str, counter: TokenCounter, protect: Callable[[Any], bool] | None) -> None:
         self.settled = dialect != "auto"
-        self.dialect: MessageFormat = FORMATS["openai-chat" if dialect == "auto" else dialect]
-        self.tally = tally
+        self.format: MessageFormat = FORMATS["openai-chat" if dialect == "auto" else dialect]
+        self.counter = counter
         self.protect = protect
 
     def settle(self, raws: Sequence[Any], tools: Sequence[Any] | None) -> bool:
@@ -99,24 +97,24 @@ class Reader:
         if found is None:
             return False
         self.settled = True
-        changed = found is not self.dialect
-        self.dialect = found
+        changed = found is not self.format
+        self.format = found
         return changed
 
     def message(self, raw: Any, index: int) -> Message:
         """Read one message of the application."""
         try:
-            message = self.dialect.read(raw)
+            message = self.format.read(raw)
         except InvalidMessage as error:
             raise InvalidMessage(f"message {index}: {error}") from error
         if self.protect is not None and self.protect(raw) and not message.pinned:
             return message._replace(pinned=True)
         return message
 
-    def with_tally(self, tally: TokenCounter) -> Reader:
+    def with_counter(self, counter: TokenCounter) -> Reader:
         """The same reader with another counter."""
-        other = Reader("auto", tally, self.protect)
-        other.dialect, other.settled = self.dialect, self.settled
+        other = Reader("auto", counter, self.protect)
+        other.format, other.settled = self.format, self.settled
         return other
 
     def summary(self, text: str, *, first: bool, model: str) -> Any:
@@ -124,12 +122,12 @@ class Reader:
 
         Chat messages go to models of all providers; a list for one of Anthropic's models begins with a user message.
         """
-        user_first = first and self.dialect.name == "openai-chat" and "claude" in model.lower()
-        return (FORMATS["anthropic"] if user_first else self.dialect).summary(text, first=first)
+        user_first = first and self.format.name == "openai-chat" and "claude" in model.lower()
+        return (FORMATS["anthropic"] if user_first else self.format).summary(text, first=first)
 
     def cost(self, message: Message) -> int:
         """What one message costs on the wire."""
-        return message_tokens(message, self.tally)
+        return message_tokens(message, self.counter)
 
 
 class Memory:

@@ -22,8 +22,6 @@ from .._conversation.message import History, Message
 from .._conversation.tokens import REPLY_PRIMER, Usage
 from .entries import Entry, FoldReplay, Memory, Reader, chain_of
 
-__all__ = ["HostList", "count_rounds", "equal"]
-
 GLANCE = 4
 """How many of the newest known messages are compared again at every call: applications edit those."""
 

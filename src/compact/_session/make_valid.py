@@ -11,8 +11,6 @@ from typing import Any
 
 from .entries import Entry, Reader
 
-__all__ = ["ValidList", "make_valid"]
-
 
 @dataclass(frozen=True, slots=True)
 class ValidList:
@@ -28,9 +26,9 @@ class ValidList:
 def make_valid(reader: Reader, raws: Sequence[Any], entries: Sequence[Entry]) -> ValidList:
     """The list as the provider takes it; the same objects when it already is."""
     messages = [entry.message for entry in entries]
-    if not messages or not reader.dialect.problems(messages):
+    if not messages or not reader.format.problems(messages):
         return ValidList(list(raws), list(entries), tuple(range(len(entries))))
-    repaired, sentences = reader.dialect.repair(messages)
+    repaired, sentences = reader.format.repair(messages)
     index_of = {id(message): i for i, message in enumerate(messages)}
     valid: list[Entry] = []
     origins: list[int | Entry] = []

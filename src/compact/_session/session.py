@@ -20,8 +20,6 @@ from .entries import KEPT_REPLAYS, Entry, FoldReplay, Memory, Reader
 from .host_list import HostList, count_rounds
 from .states import StateMachine
 
-__all__ = ["ArchiveState", "FoldRecord", "Session", "SessionChange"]
-
 
 @dataclass(frozen=True, slots=True)
 class FoldRecord:
@@ -105,7 +103,7 @@ class Session:
         """The list as last seen, brought up to date; with `peek`, a copy, and the session stays as it is."""
         chosen, same = self._choose_list(messages)
         if peek:
-            counted_alike = self.reader is not None and reader.tally is self.reader.tally
+            counted_alike = self.reader is not None and reader.counter is self.reader.counter
             chosen, same = (chosen.clone(), same) if counted_alike else (HostList(self.memory), 0)
         followed = chosen
         if not reader.settled and reader.settle(messages[same:], tools):
@@ -139,7 +137,7 @@ class Session:
             [entry.position for entry in entries],
             frozenset(i for i, entry in enumerate(entries) if entry.summary),
             frozenset(pinned_roles),
-            self.reader.tally.count if self.reader is not None else len,
+            self.reader.counter.count if self.reader is not None else len,
         )
 
     def commit(self, host_list: HostList, change: SessionChange) -> None:

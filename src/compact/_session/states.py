@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["StateMachine"]
-
 STATES: Mapping[str, frozenset[str]] = {
     "not_needed": frozenset({"needed"}),
     "needed": frozenset({"in_progress", "not_needed"}),

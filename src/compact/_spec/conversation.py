@@ -11,20 +11,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = [
-    "FoldIndices",
-    "Item",
-    "Items",
-    "Shape",
-    "after",
-    "blocks",
-    "message",
-    "open_in",
-    "plan_for",
-    "runs",
-    "tokens",
-]
-
 FoldIndices = frozenset[int]
 SPOKEN = frozenset({"assistant", "call", "twice", "result"})
 _WANTS = {"call": 1, "twice": 2}

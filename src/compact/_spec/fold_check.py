@@ -15,8 +15,6 @@ from typing import NamedTuple
 from .conversation import SPOKEN, FoldIndices, Item, Items, Shape, blocks, summaries
 from .session import ModelState, Rules, steps
 
-__all__ = ["ObservedFold", "find_violations"]
-
 _LAYOUTS = frozenset({"in_place", "layered", "rolling"})
 
 

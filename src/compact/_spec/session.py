@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from .conversation import FoldIndices, Item, Items, Shape, after, message, open_in, plan_for, starts, tokens
 
-__all__ = ["Archived", "ModelState", "Rules", "Step", "Tries", "start", "steps"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:

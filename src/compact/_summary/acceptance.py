@@ -11,8 +11,6 @@ from .escaping import drop_invisible
 from .marker import disarm_marker, is_closed, is_opened, read_answer
 from .request import Ask
 
-__all__ = ["accept_answer"]
-
 _FULL = 0.95
 """The share of `max_tokens` from which an answer without an end may have been cut off."""
 

@@ -22,8 +22,6 @@ from ..errors import TokenLimitExceeded
 from .escaping import escape_untrusted
 from .request import Ask, call_names, label_texts
 
-__all__ = ["request_tokens", "split_request"]
-
 _WIRE = 24
 """Tokens that a chat format adds around two messages, and a label that says `continued`."""
 _LEAST = 96

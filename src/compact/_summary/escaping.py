@@ -14,8 +14,6 @@ import re
 
 from .marker import disarm_marker
 
-__all__ = ["drop_invisible", "escape_untrusted"]
-
 _INVISIBLE = {
     **dict.fromkeys([*range(32), *range(127, 160), 0x200B, 0x2060, 0xFEFF, *range(0x202A, 0x202F)]),
     **dict.fromkeys([*range(0x2066, 0x206A), *range(0xE0000, 0xE0080)]),

@@ -13,8 +13,6 @@ from functools import cache
 
 from ..config.sections import SUMMARY_TAG
 
-__all__ = ["add_marker", "disarm_marker", "is_closed", "is_opened", "read_answer", "strip_marker"]
-
 _THOUGHT = r"(?s)\s*<think(?:ing)?>.*?</think(?:ing)?>"
 
 

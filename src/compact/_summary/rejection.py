@@ -20,8 +20,6 @@ from importlib.resources import files
 from itertools import islice
 from typing import Any
 
-__all__ = ["KINDS", "Rejection", "find_rejection"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rejection:

@@ -22,8 +22,6 @@ from .._conversation.message import Message, texts_of
 from ..config.sections import SUMMARY_TAG
 from .escaping import escape_untrusted
 
-__all__ = ["Ask", "call_names", "label_texts", "render_messages"]
-
 Kind = Literal["create", "merge", "shrink"]
 
 

@@ -16,8 +16,6 @@ from .._engine.manager import CompactManager, internals_of
 from ..errors import ConfigError
 from .session_gate import Gate, OnError
 
-__all__ = ["CompactSession", "call_ids"]
-
 
 class CompactSession:
     """Wraps any session of the SDK. At the start of a run, compacted items leave its store; the archive has them.

@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["Bridge", "Read", "WireMessage", "Write"]
-
 Read = Callable[[Any], Iterable[dict[str, Any]]]
 Write = Callable[[Sequence[dict[str, Any]], Any], Any]
 

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 from ..errors import MissingExtra
 
-__all__ = ["requires"]
-
 
 @contextmanager
 def requires(package: str, extra: str) -> Iterator[None]:

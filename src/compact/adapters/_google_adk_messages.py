@@ -22,8 +22,6 @@ from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from .._conversation.formats.base import CONTINUES
 from .._conversation.formats.parts import content_text
 
-__all__ = ["CompactContent", "IdentifiedContent", "identify_parts", "json_fields", "read", "request_contents", "write"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IdentifiedContent:

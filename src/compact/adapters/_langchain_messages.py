@@ -14,8 +14,6 @@ from typing import Any
 
 from langchain_core.messages import convert_to_messages
 
-__all__ = ["read", "write"]
-
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 _CALLS = {"tool_use", "tool_call", "tool_call_chunk", "invalid_tool_call", "function_call", "input_json_delta"}
 _THOUGHTS = {"thinking", "redacted_thinking", "reasoning"}

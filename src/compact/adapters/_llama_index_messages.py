@@ -18,8 +18,6 @@ from llama_index.core.bridge.pydantic import BaseModel
 
 from .._conversation.formats.base import CONTINUES
 
-__all__ = ["outgoing", "read", "usage_of", "write"]
-
 _ROLES = {"chatbot": "assistant", "model": "assistant", "function": "tool"}
 _PARTS = {"image": "image_url", "audio": "input_audio", "video": "file", "document": "file"}
 _PARTS |= dict.fromkeys(("text", "cache", "thinking", "tool_call"), "text")

@@ -24,8 +24,6 @@ from .._http.endpoints import Endpoint, is_too_long, window_in_refusal
 from ..errors import CompactError, ConfigError
 from .session_gate import Gate
 
-__all__ = ["SESSION_HEADER", "SessionId", "wrap"]
-
 SESSION_HEADER = "x-compact-session"
 """The header that names the session of one call: `extra_headers={SESSION_HEADER: "…"}`. It is not sent."""
 

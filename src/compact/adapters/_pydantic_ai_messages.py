@@ -17,8 +17,6 @@ from typing import Any
 
 from pydantic_ai import messages as ai
 
-__all__ = ["read", "write"]
-
 
 def read(message: Any) -> Iterable[dict[str, Any]]:
     """The chat messages with the same content, in order."""

@@ -22,8 +22,6 @@ with requires("smolagents>=1.24", "smolagents"):
     from smolagents.models import ChatMessage, MessageRole
     from smolagents.utils import encode_image_base64, make_image_url
 
-__all__ = ["MessageGroup", "group_messages", "read", "write"]
-
 _STEP = re.compile("(a?ci*)(r+)")
 _LETTERS = {"assistant": "a", "tool-call": "c", "tool-response": "r"}
 _SENT_AS = {"tool-call": "assistant", "tool-response": "user"}

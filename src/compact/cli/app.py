@@ -25,11 +25,6 @@ from .output import printable
 if TYPE_CHECKING:
     from .._engine.manager import CompactManager
 
-__all__ = [
-    "EXIT_CODES", "PROBLEM", "AllRows", "ArchivePath", "AsJson", "ConfigFile", "ModelName", "Overwrite", "SessionId",
-    "Settings", "Step", "Window", "app", "archive_manager", "load_config", "option_values",
-]  # fmt: skip
-
 PROBLEM = 3
 EXIT_CODES = {
     0: "success",

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .._archive.history import Forgotten
     from .._engine.manager import CompactManager
 
-__all__: list[str] = []
-
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")]
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

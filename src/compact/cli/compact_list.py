@@ -37,8 +37,6 @@ from .output import json_bytes, plural, report, spinner
 if TYPE_CHECKING:
     from ..importers import Conversation
 
-__all__ = ["ListForm"]
-
 ListForm = Annotated[
     Form | None,
     typer.Option("--format", "-f", help="Write a JSON list, or a message a line (default: like the input)."),

@@ -24,8 +24,6 @@ from .app import AsJson, ConfigFile, ModelName, Overwrite, Settings, Window, app
 from .input import write_text
 from .output import one_line, report, show, show_json, table
 
-__all__ = ["commented_config", "field_descriptions", "yaml_line"]
-
 group = typer.Typer(invoke_without_command=True)
 app.add_typer(group, name="config")
 

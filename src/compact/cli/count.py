@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..config import CompactConfig
     from ..importers import Conversation
 
-__all__ = ["CountedConversation", "count_conversation"]
-
 _LARGEST = 20
 """Messages that `count` shows without `--all`."""
 
@@ -64,7 +62,7 @@ def count_conversation(conversation: Conversation, config: CompactConfig) -> Cou
         config.window,
         config.model,
         recording.format.name,
-        counted.tally.margin,
+        counted.counter.margin,
     )
 
 

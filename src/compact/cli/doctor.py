@@ -24,8 +24,6 @@ from .installed import CheckResult, check_extras, check_variables
 from .output import plural, printable, show, show_json, spinner
 from .plan import dry_run, outcome, verdict
 
-__all__: list[str] = []
-
 
 @app.command()
 def doctor(
@@ -125,11 +123,11 @@ def _check_counter(config: CompactConfig) -> CheckResult:
     from .._conversation.tokens import counter_for
 
     try:
-        tally = counter_for(config.counter, config.model)
+        counter = counter_for(config.counter, config.model)
     except CompactError as error:
         return CheckResult("problem", "counter", str(error))
-    table = "its own table" if tally.exact else f"the nearest table: it may have {tally.margin:.0%} more"
-    return CheckResult("ok", "counter", f"{tally.encoder} counts {config.model} with {tally.encoding}, {table}")
+    table = "its own table" if counter.exact else f"the nearest table: it may have {counter.margin:.0%} more"
+    return CheckResult("ok", "counter", f"{counter.encoder} counts {config.model} with {counter.encoding}, {table}")
 
 
 def _check_archive(config: CompactConfig, online: bool) -> CheckResult:

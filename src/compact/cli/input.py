@@ -27,12 +27,6 @@ from .output import json_bytes, plural, report
 if TYPE_CHECKING:
     from ..importers import Conversation
 
-__all__ = [
-    "ConversationFile", "ConversationId", "Form", "LogFormat", "OutputFile", "config_for", "detect_form",
-    "importer_names", "no_such_conversation", "read_conversation", "read_conversations", "redaction_note",
-    "report_notes", "session_name", "write_bytes", "write_list", "write_text",
-]  # fmt: skip
-
 STDIN = "-"
 _LISTED = 8
 """Ids that an error names, and skipped files that are reported with a sentence each."""

@@ -16,8 +16,6 @@ from typing import Literal
 from ..config import environment_variables
 from ..config.environment import DISABLED_NOTICE, is_disabled
 
-__all__ = ["CheckResult", "check_extras", "check_variables"]
-
 _DISTRIBUTION = "agent-compact"
 _GATHERED = ("all", "dev", "docs", "release")
 """Extras that only name others, or that are for developers of the library."""

@@ -19,10 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = [
-    "bar", "json_bytes", "one_line", "plural", "printable", "report", "report_warnings", "screen_width", "show",
-    "show_json", "spinner", "table", "with_progress",
-]  # fmt: skip
+from .._events.serialize import escape_controls
 
 T = TypeVar("T")
 
@@ -102,8 +99,8 @@ def bar(share: float, width: int = 12) -> Text:
 
 
 def printable(text: str) -> str:
-    """Text with control characters escaped."""
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
+    """Text with control characters escaped, except line breaks and tabs."""
+    return escape_controls(text, keep="\n\t")
 
 
 def plural(number: int, thing: str) -> str:

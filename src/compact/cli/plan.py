@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..config import CompactConfig
     from ..importers import Conversation
 
-__all__ = ["dry_run", "outcome", "verdict"]
-
 
 def dry_run(conversation: Conversation, config: CompactConfig, session: str | None) -> Plan:
     """What a compaction would do now, due or not; with a session, on top of those in the archive.

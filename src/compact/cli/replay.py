@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ..replay import Comparison, Lab
     from ..replay.tune import TuningResult, Verdict
 
-__all__: list[str] = []
-
 
 @app.command("replay")
 def replay_command(

@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from ..replay import Setting, Trial
     from ..replay.executors import Engine
 
-__all__ = [
-    "Address", "CacheRead", "CacheWrite", "EngineName", "EngineOption", "Format", "Jobs", "LabModel", "LabWindow",
-    "Logs", "NoCache", "Out", "engine_of", "open_conversations", "progress_bar", "resume_note", "setting_of",
-    "trials_of",
-]  # fmt: skip
-
 INTERRUPTED = 130
 
 

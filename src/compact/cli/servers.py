@@ -19,8 +19,6 @@ from ..errors import MissingExtra
 from ..viewer import PORT
 from .app import ArchivePath, ConfigFile, app, archive_manager
 
-__all__: list[str] = []
-
 
 class LogLevel(StrEnum):
     """The least severity that is logged."""

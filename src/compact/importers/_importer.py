@@ -20,8 +20,6 @@ from .._conversation.message import Message
 from ..errors import InvalidMessage, LogError
 from ._log_reader import LogReader
 
-__all__ = ["COMPACTED", "Conversation", "Importer", "build_conversation", "describe_omitted", "parse_time"]
-
 COMPACTED = "Compactions by the product itself: {:,}. Its summaries were left out, the originals are here."
 
 

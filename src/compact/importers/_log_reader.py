@@ -19,8 +19,6 @@ from typing import Any, BinaryIO
 from ..errors import LogError
 from .log_sources import LogSource
 
-__all__ = ["MAX_BYTES", "LogReader", "NotALog", "Row"]
-
 MAX_BYTES = 512 << 20
 """The longest line, and the largest document that is not written in lines."""
 

@@ -21,8 +21,6 @@ from .._conversation.formats import FORMATS, MessageFormat, detect
 from ..errors import InvalidMessage
 from .plain import is_message
 
-__all__ = ["RecordedCall", "Thread", "Threads", "parse_json_text", "read_answer", "read_call"]
-
 _ROLES = {
     "human": "user",
     "ai": "assistant",

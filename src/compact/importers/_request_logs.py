@@ -19,8 +19,6 @@ from ._importer import Conversation, build_conversation, describe_omitted
 from ._log_reader import LogReader
 from ._recorded_calls import RecordedCall, Threads, parse_json_text, read_answer, read_call
 
-__all__ = ["find_call", "first_call", "is_anthropic", "read_requests"]
-
 _PAIRS = (("request", "response"), ("request_body", "response_body"), ("kwargs", "response"), ("body", "response"))
 _OF_A_REQUEST = frozenset(
     "max_tokens max_completion_tokens max_output_tokens temperature top_p stream tool_choice anthropic_version system "

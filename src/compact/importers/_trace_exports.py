@@ -13,8 +13,6 @@ from ._importer import Conversation, build_conversation, describe_omitted
 from ._log_reader import LogReader
 from ._recorded_calls import RecordedCall, Threads
 
-__all__ = ["read_traces"]
-
 
 def read_traces(
     log: LogReader,

@@ -26,8 +26,6 @@ from .responses import error_body
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["LONGEST_HEAD", "ProxyGuard"]
-
 _NEEDED = (
     "This proxy needs its token: put it into the base URL, http://HOST:PORT/~TOKEN/v1, or send it as the header "
     "x-compact-token. It is set as COMPACT_PROXY_TOKEN where the proxy is started."

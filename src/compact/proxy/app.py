@@ -23,8 +23,6 @@ from .upstream import Upstream
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["Proxy"]
-
 
 class Proxy:
     """All parts between a client and its provider. Belongs to the event loop that serves it."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Body", "TextRange"]
-
 TextRange = tuple[int, int]
 """Start and end of a value in the text."""
 

@@ -11,8 +11,6 @@ import zlib
 
 from .responses import RequestRefused
 
-__all__ = ["Unpacker", "readable_encodings", "unpack_body"]
-
 _PACKED = (b"gzip", b"x-gzip", b"deflate")
 _EITHER = 47
 """The `wbits` of zlib that accepts both gzip and deflate."""

@@ -15,8 +15,6 @@ from typing import Any
 
 import httpcore
 
-__all__ = ["Pool"]
-
 _KEPT = 200
 """Idle connections that are kept open."""
 _EXPIRY = 30.0

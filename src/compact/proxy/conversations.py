@@ -36,8 +36,6 @@ from .lru_cache import LruCache
 from .request_tokens import RequestCounter, RequestTokens
 from .state import SharedState
 
-__all__ = ["CompactedRequest", "Conversations", "ProxyExchange"]
-
 Kind = Literal["new", "prepared", "replayed", "recovered"]
 _REMEMBERED = 10_000
 """Conversations whose session id this process remembers."""
@@ -205,7 +203,7 @@ class Conversations:
         value = await asyncio.to_thread(internals_of(self._manager).shared_fold, session)
         if value is None or not 0 < value["reach"] <= len(chain):
             return None
-        signed = {Memory.signature(FORMATS[exchange.endpoint.dialect].read(message)) for message in made}
+        signed = {Memory.signature(FORMATS[exchange.endpoint.format].read(message)) for message in made}
         if not signed.issuperset(filter(None, (one["signature"] for one in value["made"]))):
             return None  # it is a newer one, of another branch
         if not exchange.named:
@@ -226,7 +224,7 @@ class Conversations:
         pairs = zip(exchange.body.messages, contents, strict=True)
         return conversation_digests(
             exchange.credential,
-            (self._upstream, exchange.endpoint.dialect, exchange.named or ""),
+            (self._upstream, exchange.endpoint.format, exchange.named or ""),
             (b"instructions" if one.get("role") in self._instructions else content for one, content in pairs),
         )
 
@@ -261,7 +259,7 @@ class Conversations:
         return True
 
     def _limit_key(self, exchange: ProxyExchange) -> str:
-        names = self._upstream, exchange.endpoint.dialect, exchange.path, exchange.model or ""
+        names = self._upstream, exchange.endpoint.format, exchange.path, exchange.model or ""
         return limit_key(exchange.credential, names)
 
 

@@ -20,11 +20,6 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b, sha256
 
-__all__ = [
-    "CREDENTIAL_HEADERS", "PREFIX_BLOCK", "caller_digest", "conversation_digests", "fold_key", "limit_key",
-    "loggable_session", "named_session", "part_digests", "prefix_digests", "session_id_of",
-]  # fmt: skip
-
 CREDENTIAL_HEADERS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 PREFIX_BLOCK = 4_096
 """Bytes between two places at which a prefix may end."""

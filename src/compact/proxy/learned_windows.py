@@ -12,8 +12,6 @@ import time
 from .lru_cache import LruCache
 from .state import SharedState
 
-__all__ = ["LearnedWindows"]
-
 _EXPIRY = 3_600.0
 """Seconds for which a learned window is used: a refusal may be misread, and servers change."""
 _REFRESH = 60.0

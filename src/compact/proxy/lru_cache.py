@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-__all__ = ["LruCache"]
-
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from .conversations import CompactedRequest
 
-__all__ = ["LEVELS", "PATHS", "Operations", "RequestRecord"]
-
 PATHS = frozenset({"/healthz", "/metrics"})
 """Paths that the proxy answers itself; all others go to the upstream."""
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}

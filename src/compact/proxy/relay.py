@@ -33,8 +33,6 @@ from .upstream_response import UpstreamResponse
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["Relay"]
-
 _ENDPOINTS = (CHAT, RESPONSES, MESSAGES)
 _ABOUT_THE_CALLER = frozenset(
     {*CREDENTIAL_HEADERS, b"anthropic-version", b"anthropic-beta", b"openai-organization", b"openai-project"}
@@ -82,7 +80,7 @@ class Relay:
         """Handle one request."""
         target: bytes = scope["raw_path"].split(b"?")[0]
         endpoint = _endpoint_of(scope["method"], target)
-        record = self._operations.begin(endpoint.dialect if endpoint else "other")
+        record = self._operations.begin(endpoint.format if endpoint else "other")
         response = ClientResponse(send, record)
         running = max(self._running, len(self._compacting))  # a compaction goes on when its client disconnects
         if running >= self._max_requests:
@@ -310,7 +308,7 @@ def _caller_digest(scope: Scope) -> bytes:
 def _caller_of(exchange: ProxyExchange, scope: Scope, target: bytes) -> Caller:
     about = [(name, value) for name, value in scope["headers"] if name.lower() in _ABOUT_THE_CALLER]
     return Caller(
-        exchange.endpoint.dialect, _target_with_query(scope, target).decode("latin-1"), about, exchange.model or ""
+        exchange.endpoint.format, _target_with_query(scope, target).decode("latin-1"), about, exchange.model or ""
     )
 
 

@@ -27,8 +27,6 @@ from .body import Body
 from .fingerprint import PREFIX_BLOCK, part_digests, prefix_digests
 from .lru_cache import LruCache
 
-__all__ = ["PrefixMatch", "RequestCounter", "RequestPrefixes", "RequestTokens"]
-
 Value = TypeVar("Value")
 
 _CACHED_MESSAGES = 100_000
@@ -83,7 +81,7 @@ class RequestCounter:
         limits = limits_for(self._config.policy, window, reserve_output=reserve)
         least = least_tokens_due(self._config.policy, limits)
         reader = self._reader(endpoint, model)
-        factor = 1 + reader.tally.margin
+        factor = 1 + reader.counter.margin
         if not exactly and body.size * factor < least and not any(kind in body.text for kind in _MEDIA):
             return RequestTokens(0, (), window, reserve, floor(least / factor) - body.size, False)
         by_message = await self._count_messages(endpoint, body, reader)
@@ -110,7 +108,7 @@ class RequestCounter:
         sent, own = set(map(id, outgoing)), set(map(id, body.messages))
         left = sum(tokens for one, tokens in zip(body.messages, counted.by_message, strict=True) if id(one) not in sent)
         new = sum(reader.cost(reader.message(one, i)) for i, one in enumerate(outgoing) if id(one) not in own)
-        return counted.total - floor((left - new) * (1 + reader.tally.margin))
+        return counted.total - floor((left - new) * (1 + reader.counter.margin))
 
     async def content_digests(self, body: Body) -> Iterable[bytes]:
         """A hash of each message's content: equal for messages that differ only in bookkeeping or form."""
@@ -123,7 +121,7 @@ class RequestCounter:
         def count(index: int) -> int:
             return reader.cost(reader.message(body.messages[index], index))
 
-        context = reader.tally.encoding.encode() + endpoint.dialect.encode()
+        context = reader.counter.encoding.encode() + endpoint.format.encode()
         rest = range(len(body.messages) // _GROUP * _GROUP, len(body.messages))
         groups = [range(at, at + _GROUP) for at in range(0, rest.start, _GROUP)]
         digests = await _digests(body, groups, context)
@@ -138,23 +136,23 @@ class RequestCounter:
     async def _count_tools(self, endpoint: Endpoint, body: Body, reader: Reader, model: str) -> int:
         """Tokens of the tools, and of instructions outside of the messages."""
         places = [body.places[name] for name in ("tools", *(endpoint.system or ())[:1]) if name in body.places]
-        context = model.encode("utf-8", "surrogatepass") + reader.tally.encoding.encode() + endpoint.dialect.encode()
+        context = model.encode("utf-8", "surrogatepass") + reader.counter.encoding.encode() + endpoint.format.encode()
         (digest,) = part_digests(context, [b"".join(map(body.slice, places))])
         tokens = self._tokens.get(digest)
         if tokens is None:
             size = sum(end - start for start, end in places)
             tools = endpoint.counted_tools(body.fields)
-            tokens = await _run(lambda: tools_tokens(tools, reader.tally, model), size > _COUNTED_AT_ONCE)
+            tokens = await _run(lambda: tools_tokens(tools, reader.counter, model), size > _COUNTED_AT_ONCE)
             self._tokens.put(digest, tokens)
         return tokens
 
     def _reader(self, endpoint: Endpoint, model: str) -> Reader:
-        key = endpoint.dialect, model
+        key = endpoint.format, model
         reader = self._readers.get(key)
         if reader is None:
             if len(self._readers) > 1_000:  # names of models come from clients
                 self._readers.clear()
-            reader = self._readers[key] = Reader(endpoint.dialect, counter_for(self._config.counter, model), None)
+            reader = self._readers[key] = Reader(endpoint.format, counter_for(self._config.counter, model), None)
         return reader
 
 

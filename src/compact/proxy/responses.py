@@ -18,8 +18,6 @@ from .upstream import Headers
 if TYPE_CHECKING:
     from starlette.types import Send
 
-__all__ = ["ClientResponse", "RequestRefused", "UsageListener", "error_body", "header_value", "parse_json"]
-
 _LONGEST_LINE = 1 << 20
 """Bytes of a response, or of a line of a stream, that are searched for the provider's usage."""
 

@@ -31,8 +31,6 @@ from .access import LONGEST_HEAD, ProxyGuard
 from .app import Proxy
 from .operations import Operations
 
-__all__ = ["running", "serve"]
-
 _NO_UPSTREAM = (
     "no upstream given: name the API that requests are sent to, such as compact proxy --upstream "
     "https://api.openai.com or compact proxy --upstream https://api.anthropic.com"

@@ -37,8 +37,6 @@ from ..summarizers.provider_calls import (
 )
 from .upstream import Headers
 
-__all__ = ["CALLER", "Caller", "upstream_summarizer"]
-
 Send = Callable[[str, Headers, Mapping[str, Any], float], Awaitable[tuple[int, Headers, bytes]]]
 """Sends JSON to a path of the upstream: path, headers, body, seconds. Returns status, headers and body."""
 

@@ -22,8 +22,6 @@ import httpcore
 from ..errors import ConfigError
 from .connections import Pool
 
-__all__ = ["FAILURES", "Headers", "Upstream", "forwardable_headers"]
-
 Headers = list[tuple[bytes, bytes]]
 
 FAILURES = httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException

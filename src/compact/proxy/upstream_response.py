@@ -14,8 +14,6 @@ from .compression import Unpacker
 from .responses import RequestRefused, header_value, parse_json
 from .upstream import FAILURES, Headers
 
-__all__ = ["UpstreamResponse"]
-
 _REFUSALS = frozenset({400, 413, 422})
 _LONGEST_REFUSAL = 65_536
 

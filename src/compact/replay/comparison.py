@@ -16,8 +16,6 @@ from .cost import RequestTotals, add_costs
 from .lab import Lab
 from .results import Moment, Result
 
-__all__ = ["Comparison", "RequestSeries", "Sums", "WorstMoment", "best_edge", "group_of", "summed"]
-
 SHOWN_MOMENTS = 12
 """Moments that a comparison shows."""
 SHOWN_SERIES = 8

@@ -12,8 +12,6 @@ from ..config.environment import SECTIONS
 from .trial import Setting
 from .tune import TuningResult
 
-__all__ = ["config_text"]
-
 
 def config_text(tuned: TuningResult, setting: Setting) -> str:
     """A `compact.yaml` with the chosen values, and comments with the measured effect of each."""

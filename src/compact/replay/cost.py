@@ -15,8 +15,6 @@ from typing import Any, NamedTuple, Self
 
 from ..config.model_catalog import Caching, cost_of, rates_of
 
-__all__ = ["RequestCosts", "RequestTotals", "add_costs"]
-
 
 class RequestTotals(NamedTuple):
     """Sums over requests. `Result` and `Sums` have these fields twice: with the policy, and `untouched_` by it."""

@@ -29,11 +29,6 @@ from .results import Result
 from .run import run
 from .trial import Setting, Trial
 
-__all__ = [
-    "MAX_ATTEMPTS", "QUEUED_PER_WORKER", "Engine", "Task", "TaskResults", "crashed_results", "in_process",
-    "processes", "run_task", "unsendable_results",
-]  # fmt: skip
-
 QUEUED_PER_WORKER = 2
 """Tasks that are queued for each worker, so that none is idle while the logs are read."""
 MAX_ATTEMPTS = 3

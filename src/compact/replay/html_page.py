@@ -26,8 +26,6 @@ from .plots import PlotLine, Point, bar_svg, line_plot, scatter_plot
 from .report import COLUMNS, SAVED, UNTOUCHED, findings, setting_line, untouched_sums
 from .worst_moments import moment_article, worst_table
 
-__all__ = ["page"]
-
 _FILES = Path(__file__).with_name("page")
 _SOURCES = 12
 """Sources that have bars; the JSON has all."""

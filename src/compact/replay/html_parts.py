@@ -10,8 +10,6 @@ from html import escape
 
 from .svg import marker
 
-__all__ = ["legend_entry", "row", "table"]
-
 _TEXTS = frozenset({"policy", "was missing"})
 """Columns of text; all others but the first hold numbers."""
 

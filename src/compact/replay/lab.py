@@ -20,8 +20,6 @@ from .executors import Engine, Task, in_process
 from .results import Result, Results
 from .trial import Setting, Trial
 
-__all__ = ["Lab", "Progress", "replay"]
-
 RESULTS = "results.jsonl"
 """The file that a run is resumed from."""
 

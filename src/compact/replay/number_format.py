@@ -5,8 +5,6 @@ Owns: the format of money, shares, tokens and times. Must never: round a loss to
 
 from __future__ import annotations
 
-__all__ = ["money", "percent", "seconds", "short"]
-
 
 def money(dollars: float | None) -> str:
     """US dollars; more digits for small amounts."""

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from .svg import LINE, Box, NumberFormat, PlotArea, axes, colour, labels, marker, svg_document, text_element, truncate
 
-__all__ = ["PlotLine", "Point", "bar_svg", "line_plot", "scatter_plot", "thin_out"]
-
 _APART = 5
 """The least distance of two markers on one line, in pixels."""
 _ABOVE = 2

@@ -39,8 +39,6 @@ from .executors import (
     unsendable_results,
 )
 
-__all__ = ["on_ray"]
-
 _STORE = 128 << 20
 """Bytes of memory for the objects of a cluster that is started here; more are spilled to the disk."""
 _INTERVAL = 5.0

@@ -26,8 +26,6 @@ from .._facts.values import find_values
 from ..errors import InvalidMessage, LogError
 from ..importers import Conversation
 
-__all__ = ["Need", "Recording", "RecordingTokens", "text_of"]
-
 FAR_SHARE = 0.1
 """The share of the conversation so far that must come after a value for it to be a need."""
 _BODY = 400
@@ -60,7 +58,7 @@ class RecordingTokens:
     tokens: tuple[int, ...]
     """Of each message."""
     tools: int
-    tally: TokenCounter
+    counter: TokenCounter
 
     @property
     def fixed(self) -> int:
@@ -105,16 +103,16 @@ class Recording:
         ]
         return [ModelCall(start, end) for start, end in zip(starts, ends, strict=True)]
 
-    def count(self, model: str, counter: str) -> RecordingTokens:
-        """Count the tokens for a model."""
-        if (model, counter) not in self._counted:
-            tally = counter_for(counter, model)
-            self._counted[model, counter] = RecordingTokens(
-                tuple(message_tokens(message, tally) for message in self.messages),
-                tools_tokens(self.conversation.tools, tally, model),
-                tally,
+    def count(self, model: str, name: str) -> RecordingTokens:
+        """Count the tokens for a model with the counter of this name."""
+        if (model, name) not in self._counted:
+            counter = counter_for(name, model)
+            self._counted[model, name] = RecordingTokens(
+                tuple(message_tokens(message, counter) for message in self.messages),
+                tools_tokens(self.conversation.tools, counter, model),
+                counter,
             )
-        return self._counted[model, counter]
+        return self._counted[model, name]
 
     @cached_property
     def pinned(self) -> tuple[int, ...]:

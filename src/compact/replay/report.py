@@ -15,11 +15,6 @@ from .lab import Lab
 from .number_format import money, percent, seconds
 from .trial import Setting
 
-__all__ = [
-    "COLUMNS", "SAVED", "UNTOUCHED", "Column", "ReportFinding", "findings", "report_value", "setting_line",
-    "untouched_sums",
-]  # fmt: skip
-
 UNTOUCHED = "untouched"
 _LOOPING = 0.25
 """The share of compactions right after another one at which a finding reports them."""

@@ -18,8 +18,6 @@ from typing import Any, BinaryIO, Self
 from ..errors import LogError
 from ..stores.disk import REAL_DISK
 
-__all__ = ["FORMAT", "Moment", "Result", "Results"]
-
 FORMAT = 2
 """Results of another format are run again."""
 
@@ -97,10 +95,6 @@ class Result:
     def fidelity(self) -> float | None:
         """The share of needs that were met; None without needs."""
         return 1 - self.lost / self.needs if self.needs else None
-
-    def decided(self) -> dict[str, Any]:
-        """All values that do not depend on measured times."""
-        return {name: value for name, value in asdict(self).items() if name != "seconds"}
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:

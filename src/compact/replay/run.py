@@ -28,8 +28,6 @@ from .recording import ModelCall, Need, Recording, RecordingTokens, text_of
 from .results import Moment, Result
 from .trial import Setting, Trial
 
-__all__ = ["run"]
-
 _SESSION = "replay"
 _SHOWN = 4000
 """Characters of a summary that a result keeps; around a lost value it keeps a fortieth of that."""
@@ -122,7 +120,7 @@ class _Run:
         if id(raw) not in self.tokens:
             message = self.recording.format.read(raw)
             self.made[id(raw)] = raw, message
-            self.tokens[id(raw)] = message_tokens(message, self.counted.tally)
+            self.tokens[id(raw)] = message_tokens(message, self.counted.counter)
         return self.tokens[id(raw)]
 
     def _check_validity(self, host: Sequence[Any], sent: Sequence[Any]) -> None:
@@ -184,7 +182,7 @@ class _Run:
         asked = summarizer_for(self.config.summary)
         if asked is None:
             return None
-        count, default = self.counted.tally.count, self.config.summary.model
+        count, default = self.counted.counter.count, self.config.summary.model
 
         def summarize(ask: Ask) -> Any:
             answer = asked(ask)

@@ -12,8 +12,6 @@ from typing import Any
 
 from ..config import CompactConfig
 
-__all__ = ["Changes", "changed_fields", "draw", "neighbours", "value_of"]
-
 Changes = dict[str, Any]
 """Fields and their values, by the flat names that `CompactConfig.changed` takes."""
 

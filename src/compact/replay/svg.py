@@ -15,11 +15,6 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-__all__ = [
-    "LINE", "Box", "NumberFormat", "PlotArea", "axes", "colour", "labels", "marker", "svg_document", "text_element",
-    "ticks", "truncate",
-]  # fmt: skip
-
 _COLOURS = 6
 """Classes in the style sheet. The seventh name has the first one's colour, and another marker."""
 _LETTER, LINE = 6.6, 14

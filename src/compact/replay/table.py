@@ -12,11 +12,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from .._events.serialize import escape_controls
 from .comparison import Comparison, Sums
 from .report import COLUMNS, UNTOUCHED, Column, findings, setting_line, untouched_sums
 from .trial import Setting
-
-__all__ = ["groups_table", "report_parts", "sums_tables"]
 
 _WIDE = 132
 """Width of a terminal from which on one table is used."""
@@ -99,4 +98,4 @@ Row = tuple[Sequence[str], Sequence[Text]]
 
 def _printable_text(text: str) -> Text:
     """Text with control characters escaped."""
-    return Text("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))
+    return Text(escape_controls(text))

@@ -19,8 +19,6 @@ from ..config.sections import LAYOUTS, TracingPolicy
 from ..errors import ConfigError
 from .recording import Recording
 
-__all__ = ["SMALLEST_WINDOW", "Setting", "Trial", "Window"]
-
 SMALLEST_WINDOW = 512
 """Tokens of the smallest window that is allowed."""
 _BUFFER = 20

@@ -29,8 +29,6 @@ from .results import Result
 from .search_space import Changes, changed_fields, draw, neighbours, value_of
 from .trial import Setting, Trial
 
-__all__ = ["Reason", "TuningResult", "Verdict", "tune"]
-
 START = "start"
 FEW = 6
 """Conversations that all candidates are tried on first."""

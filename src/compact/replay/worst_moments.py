@@ -12,8 +12,6 @@ from itertools import groupby
 from .comparison import WorstMoment
 from .html_parts import row, table
 
-__all__ = ["moment_article", "worst_table"]
-
 _RUN = 48
 """Messages of a kind in a row that a strip shows in full; of more it shows the ends."""
 

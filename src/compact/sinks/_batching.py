@@ -19,8 +19,6 @@ from typing import Generic, TypeVar
 from ._http_post import ConnectionLost, Post
 from ._queue import Undelivered
 
-__all__ = ["BatchSender"]
-
 _ERRORS_BEFORE_SPLIT = 3
 """After so many 5xx in a row an item may be the cause; so many failing single items prove that none is."""
 

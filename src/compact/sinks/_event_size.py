@@ -11,8 +11,6 @@ from typing import Any
 
 from .._events.event import Event
 
-__all__ = ["ROUTINE_EVENTS", "ROUTINE_SIZE", "event_size"]
-
 ROUTINE_EVENTS = frozenset({"compact.token_estimate", "compact.trigger_decision"})
 """The events that every call emits: a few numbers, which need not be counted."""
 ROUTINE_SIZE = 1_000

@@ -20,8 +20,6 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from ..errors import ConfigError
 
-__all__ = ["ConnectionLost", "Post"]
-
 _MAX_RESPONSE = 65_536
 _BODY_SECONDS = 0.2
 """Seconds to read the body of a response."""

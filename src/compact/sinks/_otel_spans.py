@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanContext, Tracer
 
-__all__ = ["call_attributes", "draw_spans", "fidelity_scores", "scalar_attributes"]
-
 _MAX_TEXT = 4_096
 _INT_LIMIT = 1 << 63
 _FALLBACKS = frozenset({"pruning-only", "extract", "unchanged", "none", "raise"})

@@ -28,8 +28,6 @@ from opentelemetry.util.re import parse_env_headers
 from ._batching import BatchSender
 from ._http_post import ConnectionLost, Post
 
-__all__ = ["Collector", "CollectorAddress", "make_resource"]
-
 log = logging.getLogger("compact")
 
 _TRACES, _METRICS = "/v1/traces", "/v1/metrics"

@@ -14,8 +14,6 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["renew_after_fork", "report", "write_line"]
-
 _SECONDS_BETWEEN = 60.0
 _MAX_PLACES = 1_000
 

@@ -23,8 +23,6 @@ from ._process import renew_after_fork, write_line
 if TYPE_CHECKING:
     from ._queue import Queued
 
-__all__ = ["CLOSE_SECONDS", "busy_queues", "describe_loss", "flush_at_exit", "record_losses", "register_exit"]
-
 CLOSE_SECONDS = 2.0
 """Seconds that closing, or the exit of the interpreter, waits for queued events."""
 

@@ -41,8 +41,6 @@ from ._event_size import ROUTINE_EVENTS, ROUTINE_SIZE, event_size
 from ._process import renew_after_fork, report
 from ._process_exit import CLOSE_SECONDS, busy_queues, describe_loss, flush_at_exit, record_losses, register_exit
 
-__all__ = ["CLOSE_SECONDS", "Counts", "Queued", "Undelivered", "close_all", "queued"]
-
 log = logging.getLogger("compact")
 
 _BATCH = 256

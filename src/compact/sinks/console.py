@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from .._events.event import Event, Sink
-from .._events.serialize import plain
+from .._events.serialize import escape_controls, plain
 from ._process import renew_after_fork
 
 __all__ = ["console_sink"]
@@ -178,4 +178,4 @@ def _printable(value: Any) -> str:
     text = str(value)
     if len(text) > _MAX_TEXT:
         text = text[: _MAX_TEXT - 3] + "..."
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return escape_controls(text)

@@ -16,8 +16,6 @@ from ..errors import TokenLimitExceeded
 from .provider_calls import accept_reply, check_reply, close_with, import_client, make_written, read_key, typed_errors
 from .summarizer import Summarizer, Written
 
-__all__ = ["DEFAULT_MODEL", "anthropic_summarizer", "build_request", "read_reply"]
-
 DEFAULT_MODEL = "claude-haiku-4-5"
 """A small model that takes a temperature and does not think by default, which would use up `max_tokens`."""
 

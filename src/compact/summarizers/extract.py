@@ -24,8 +24,6 @@ from .tool_steps import change_rows, decision_rows
 if TYPE_CHECKING:
     from .._summary.request import Ask
 
-__all__ = ["extract"]
-
 _SHARE = 0.75
 """The share of the messages' tokens that their summary may have: saving less is not worth the loss."""
 _BRIEF = 12

@@ -15,8 +15,6 @@ from ..errors import ModelUnavailable
 from .provider_calls import accept_reply, check_reply, close_with, import_client, make_written, read_key, typed_errors
 from .summarizer import Summarizer, Written
 
-__all__ = ["DEFAULT_MODEL", "build_request", "openai_summarizer", "read_reply"]
-
 DEFAULT_MODEL = "gpt-6-luna"
 """OpenAI's cheapest current model; it can write without reasoning first, which would use up `max_tokens`."""
 

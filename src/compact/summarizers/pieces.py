@@ -28,8 +28,6 @@ from .._facts.speech_acts import speech_acts_of
 from .._facts.text import WIDTH, clean, cut, is_prose, lines_of, sentences_of, words_of
 from .._facts.values import find_values
 
-__all__ = ["TOOLS", "Speaker", "TextPiece", "find_common_folder", "split_messages"]
-
 TOOLS = "Tools said"
 """The heading for the words of tools only."""
 

@@ -37,20 +37,6 @@ from ..errors import (
 )
 from .summarizer import Summarizer, Written
 
-__all__ = [
-    "accept_reply",
-    "check_reply",
-    "close_with",
-    "error_for_status",
-    "import_client",
-    "make_written",
-    "mark_unpaid",
-    "parse_retry_after",
-    "read_key",
-    "typed_errors",
-    "unreadable_answer",
-]
-
 RETRYABLE = frozenset({408, 409, 429})
 """Statuses below 500 after which the same request may succeed."""
 

@@ -20,8 +20,6 @@ from .._facts.speech_acts import speech_acts_of
 from .._facts.text import clean, cut, sentences_of
 from .pieces import TOOLS, Speaker, TextPiece
 
-__all__ = ["HEADINGS", "read_common_folder", "read_summary", "render"]
-
 HEADINGS = (
     "Earlier", "Brief", "Goals", "Rules", "Said", "Decisions", "Decision log", "Changes", "Why", "Follow-ups", "Done",
     "Running", "Entities", "Files", "Errors", "Open", "Facts", "Pasted", TOOLS,

@@ -25,8 +25,6 @@ from heapq import heapify, heappop, heappush
 
 from .pieces import TextPiece
 
-__all__ = ["choose_pieces"]
-
 _FACT: Mapping[str, float] = {
     "user": 0.2, "assistant": 0.3, "arguments": 0.15, "pasted": 0.15, "body": 0.015, "tool": 0.04,
 }  # fmt: skip

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from .._summary.request import Ask
 
-__all__ = ["Summarizer", "Written"]
-
 Summarizer = Callable[["Ask"], "str | Awaitable[str]"]
 """Takes an `Ask` and returns the summary's body, or an awaitable of it; a `Written` also says what the call used.
 

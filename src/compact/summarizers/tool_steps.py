@@ -16,8 +16,6 @@ from .._facts.speech_acts import speech_acts_of
 from .._facts.text import clean, cut, lines_of, sentences_of
 from .pieces import Speaker, TextPiece
 
-__all__ = ["ToolStep", "change_rows", "decision_rows", "tool_steps_of"]
-
 _FAILED = re.compile(r"\W*(?:\w{0,30}error|failed|fatal|traceback|no such file|permission denied)\b", re.I)
 _REASON = re.compile(r"[,;:]?\s+(?:because|since|so that|in order to|as otherwise)\s+", re.I)
 _WIDTHS = (110, 80, 60, 80)

@@ -35,8 +35,6 @@ from .workers import Workers
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["Viewer"]
-
 _PING = 15.0
 _STREAM_ROWS = 500
 """Rows in one message of the stream."""

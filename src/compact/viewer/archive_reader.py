@@ -29,8 +29,6 @@ from .fold_document import FoldDocument, parse_transcript
 from .span_table import replace_surrogates
 from .timeline import fold_from_record
 
-__all__ = ["ArchiveReader", "ArchivedSession"]
-
 _CACHED_FOLDS = 6
 """Compactions that are cached in full, so that reading message after message reads the file once."""
 _MAX_CACHED_BYTES = 64 << 20

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from .._archive.viewer_database import VIEWER_DATABASE
 
-__all__ = ["is_damaged", "open_database", "open_in_memory", "recreate_database"]
-
 _VERSION = 2
 _TABLES = {"spans", "sessions", "files"}
 

@@ -21,8 +21,6 @@ from typing import Any
 
 from ..errors import CompactError
 
-__all__ = ["STATIC", "export_file_name", "export_html", "read_static"]
-
 STATIC = Path(__file__).with_name("static")
 _MODULES = ("dom.js", "fold.js", "export.js")
 _IMPORT = re.compile(r"^import\s[^;]*;[ \t]*$", re.M)

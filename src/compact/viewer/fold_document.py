@@ -18,8 +18,6 @@ from .._conversation.formats import FORMATS, MessageFormat, detect
 from .._conversation.message import Message, readable_text
 from ..errors import InvalidMessage
 
-__all__ = ["LAYERS", "FoldDocument", "parse_transcript"]
-
 LAYERS = ("pinned", "summary", "recent", "tools", "folded", "clipped")
 _PREVIEW = 100
 _MAX_CHARS = 200_000

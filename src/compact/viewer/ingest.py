@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-__all__ = ["LIMIT", "IngestError", "body_too_large", "parse_body", "parse_timestamp"]
-
 LIMIT = 262_144
 """Bytes of a body."""
 _LONGEST_NAME = 1_024

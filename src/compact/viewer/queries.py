@@ -19,8 +19,6 @@ from .span_reader import SpanReader
 from .span_table import SpanTable, replace_surrogates
 from .timeline import build_timeline
 
-__all__ = ["BadParameter", "NotFound", "Params", "Queries", "parse_number"]
-
 Params = Mapping[str, str]
 
 

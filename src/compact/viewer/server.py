@@ -28,8 +28,6 @@ from .archive_reader import ArchiveReader
 from .span_reader import SpanReader
 from .span_table import SpanTable
 
-__all__ = ["open_server"]
-
 _CLOSE_TIMEOUT = 1.0
 """Seconds that closing waits for open connections, and for a search in the archive."""
 _FIRST_LINE_BYTES = 65_536

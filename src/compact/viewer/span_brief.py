@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SpanBrief", "brief_of"]
-
 _LINE_CHARS = 160
 _DETAIL_CHARS = 500
 """Characters of the message of an error or warning that the timeline shows."""

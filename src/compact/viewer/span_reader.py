@@ -22,8 +22,6 @@ from ..errors import ArchiveError, CompactError
 from .archive_reader import ArchivedSession, ArchiveReader
 from .span_table import TAIL, FileProgress, SpanTable, replace_surrogates
 
-__all__ = ["SpanReader"]
-
 _INVALID_EVENT = (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError, RecursionError)
 """What an invalid event may raise on its way to a span."""
 _MAX_COMPLAINTS = 50

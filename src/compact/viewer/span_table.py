@@ -30,8 +30,6 @@ from .database import is_damaged, open_database, open_in_memory, recreate_databa
 from .ingest import parse_timestamp
 from .span_brief import brief_of
 
-__all__ = ["MAX_SPANS", "TAIL", "FileProgress", "SpanTable", "replace_surrogates"]
-
 T = TypeVar("T")
 
 MAX_SPANS = 1_000_000

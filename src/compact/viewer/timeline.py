@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Timeline", "build_timeline", "fold_from_record"]
-
 POINTS = 2_000
 """Points of a curve; of more, only the lowest and the highest of each stretch are kept."""
 

@@ -12,8 +12,6 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-__all__ = ["Workers"]
-
 T = TypeVar("T")
 
 

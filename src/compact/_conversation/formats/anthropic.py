@@ -35,8 +35,6 @@ from .base import (
 )
 from .parts import content_text, encrypted_tokens, fields_of, json_text, part_text, text_of
 
-__all__ = ["AnthropicFormat"]
-
 _ROLES: Mapping[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 

@@ -30,22 +30,6 @@ from ...errors import InvalidMessage
 from ..message import Message, Role
 from .parts import content_text, fields_of
 
-__all__ = [
-    "CONTINUES",
-    "NO_RESULT",
-    "ORPHAN",
-    "MessageFormat",
-    "Problem",
-    "clip_content",
-    "is_protected",
-    "orphan_text",
-    "plain_role",
-    "read_role",
-    "reading",
-    "spoken_messages",
-    "with_fields",
-]
-
 NO_RESULT = "[no result was recorded for this call]"
 ORPHAN = "[result of a call that is no longer in the conversation]"
 CONTINUES = "(conversation continues)"

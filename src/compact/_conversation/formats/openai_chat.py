@@ -20,8 +20,6 @@ from ..message import Message, Role, ToolCall, ToolResult, pair_answers, unanswe
 from .base import CONTINUES, NO_RESULT, Problem, clip_content, is_protected, orphan_text, plain_role, read_role, reading
 from .parts import MEDIA_TOKENS, content_text, fields_of, json_text, list_of, text_of
 
-__all__ = ["ChatFormat"]
-
 _PLAIN: Mapping[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _ROLES: Mapping[str, Role] = {**_PLAIN, "tool": "tool", "function": "tool"}
 

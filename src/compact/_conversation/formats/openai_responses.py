@@ -41,8 +41,6 @@ from .parts import (
     text_of,
 )
 
-__all__ = ["RESPONSES_ITEMS", "ResponsesFormat"]
-
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "developer", "user": "user", "assistant": "assistant"}
 _CALLS: Mapping[str, tuple[str, str]] = {
     "function_call": ("", "arguments"),

@@ -19,18 +19,6 @@ from typing import Any
 from ...errors import InvalidMessage
 from ..message import as_mapping, fields_or_text
 
-__all__ = [
-    "MEDIA_TOKENS",
-    "content_text",
-    "describe_item",
-    "encrypted_tokens",
-    "fields_of",
-    "json_text",
-    "list_of",
-    "part_text",
-    "text_of",
-]
-
 MEDIA_TOKENS: Mapping[str, int] = {
     "image_low": 85,
     "image": 765,

@@ -31,8 +31,6 @@ from typing import NamedTuple
 
 from .packed import encoding
 
-__all__ = ["PROBE", "Encoder", "encoder"]
-
 PROBE = "<|endoftext|>I'LL say 'Ok' \n\n 1234567 times:\t naïve 東京 \ud800 🧑‍💻 e\u0301 \0 {{\"a\"}}\r\n"
 """A text that encoders are known to count differently."""
 

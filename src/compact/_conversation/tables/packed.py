@@ -25,8 +25,6 @@ from ...errors import CompactError
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["SOURCES", "TableSource", "encoding", "unpack"]
-
 
 class TableSource(NamedTuple):
     """What defines one encoding besides its table: how text is split, and the tokens that are not text."""

@@ -22,8 +22,6 @@ from .memory_state import MemoryState
 if TYPE_CHECKING:
     from . import SharedState
 
-__all__ = ["FallbackState"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

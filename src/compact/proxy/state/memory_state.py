@@ -10,8 +10,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["MemoryState", "StoredValue"]
-
 _BESIDES = 250
 """Bytes of overhead of each value."""
 

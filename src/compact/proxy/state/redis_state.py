@@ -18,8 +18,6 @@ from redis.backoff import NoBackoff
 
 from ...errors import ConfigError
 
-__all__ = ["RedisState"]
-
 _PREFIX = "compact:"
 _CONNECTIONS = 64
 """Concurrent commands; more wait for a connection."""

@@ -20,8 +20,6 @@ from typing import Any, TypeVar
 from ..._archive.search_tables import transaction
 from ...errors import ConfigError
 
-__all__ = ["SqliteState"]
-
 T = TypeVar("T")
 
 _VERSION = 1
