@@ -8,7 +8,7 @@ In this order:
 2. While the estimate is not below the trigger, the layout runs again with lower keep counts (`lower_keeps`); a layout
    of several folds makes only as many as reach the target.
 3. Over budget even so: the largest kept tool outputs are clipped, unless `oversized` is "raise".
-4. Then the summary gets less limits, down to none; a summary that carries an earlier one on gets `smallest_summary`, or
+4. Then the summary gets less room, down to none; a summary that carries an earlier one on gets `smallest_summary`, or
    the earlier one stays unchanged.
 5. Then `InsufficientBudget`, with the sum. Lowered keep counts hold for this call alone.
 """

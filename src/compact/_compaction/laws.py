@@ -1,4 +1,4 @@
-"""What must hold of every compaction, as code: the pipeline, the property tests and the documentation use one tuple.
+"""What must hold of every compaction, as code, for the pipeline, `compact verify`, property tests and documentation.
 
 Owns: `LAWS`. Must never: repair anything; a law reports what is wrong, the pipeline decides what happens then.
 

@@ -2,7 +2,7 @@
 
 Owns: `Counters`, `Decision`, `decide` and `least_tokens_due`. Must never: look at messages; it sees only sums.
 
-- Every threshold fires at ≥. Any one of them is enough, and each that fired is named.
+- Every threshold fires at ≥; the budget and `window_rounds` fire above it. Any one is enough, and each is named.
 - Message and turn counters count since the last compaction, or a conversation of user messages alone would be
   compacted again and again.
 """

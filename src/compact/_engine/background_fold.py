@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 
 from .._compaction.trigger import Decision
 from .._pipeline.call import Call
-from .._pipeline.effects import Effect, Emit, Move, Refresh, SaveTranscript
+from .._pipeline.effects import Effect, Emit, Move, Refresh, SaveTranscript, Steps
 from .._pipeline.fold import compact_list
 from .._pipeline.outcome import Outcome, Prepared
 from .._session.entries import FoldReplay
 from ..errors import ArchiveError, CompactError
 from ..summarizers import Summarizer
-from .drive import Steps, drive
+from .drive import drive
 from .live_sessions import LiveSession
 from .open_call import CallOpener
 from .recorder import EventRecorder

@@ -13,11 +13,11 @@ from __future__ import annotations
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from .._pipeline.effects import Effect, Summarize, SummaryReply, Wait
+from .._pipeline.effects import Effect, Steps, Summarize, SummaryReply, Wait
 from .._pipeline.outcome import Outcome
 from .._summary.request import Ask
 from ..config.sections import SummaryPolicy
@@ -26,9 +26,6 @@ from ..summarizers import Summarizer, Written, offline_summarizer
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-Steps = Generator[Effect, Any, Outcome]
-"""The pipeline as it runs."""
 
 
 def advance(steps: Steps, answer: Any, perform: Callable[[Effect], Any]) -> Summarize | Wait | Outcome:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from .._pipeline.effects import Effect, SummaryReply, Wait
+from .._pipeline.effects import Effect, Steps, SummaryReply, Wait
 from .._pipeline.outcome import Outcome
 from .._summary.request import Ask
 from ..config.sections import SummaryPolicy
 from ..errors import ConfigError
 from ..summarizers import Summarizer, offline_summarizer
-from .drive import Steps, advance, failed_reply, in_thread, reply_of
+from .drive import advance, failed_reply, in_thread, reply_of
 
 
 async def adrive(

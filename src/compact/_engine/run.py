@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._pipeline import events
 from .._pipeline.call import PREFLIGHT, Call, Purpose
+from .._pipeline.effects import Steps
 from .._pipeline.outcome import UNCHANGED, Outcome
 from .._session.make_valid import make_valid
 from ..summarizers import Summarizer
-from .drive import Steps, drive
+from .drive import drive
 from .live_config import LiveConfig
 from .live_sessions import LiveSession
 from .open_call import CallOpener, Overrides
@@ -62,7 +63,7 @@ class CallRunner:
                     outcome = UNCHANGED
                     break
                 try:
-                    outcome = drive(_pipeline(call), self._performer(live, call), self._summarizer, call.summary)
+                    outcome = drive(_start_pipeline(call), self._performer(live, call), self._summarizer, call.summary)
                 finally:
                     call.session.machine.rest(needed=call.due)
                 if not outcome.stale:
@@ -92,7 +93,7 @@ class CallRunner:
                     break
                 try:
                     performer = self._performer(live, call)
-                    outcome = await adrive(_pipeline(call), performer, self._summarizer, call.summary)
+                    outcome = await adrive(_start_pipeline(call), performer, self._summarizer, call.summary)
                 finally:
                     call.session.machine.rest(needed=call.due)
                 if not outcome.stale:
@@ -133,7 +134,7 @@ class CallRunner:
         """The call on a session that has changed: it was read back, or a background compaction was activated."""
         activated = outcome.compacted is not None
         if outcome.compacted is not None:
-            _remember(call, outcome)
+            _remember_attempt(call, outcome)
             call.session.activate_prepared(outcome.compacted.change)
             live.background = None
         self._live_config.acknowledge(live)
@@ -144,7 +145,7 @@ class CallRunner:
         """Commit what the pipeline did, and return the list to send."""
         session, host_list, compacted = call.session, call.host_list, outcome.compacted
         if outcome is not UNCHANGED:
-            _remember(call, outcome)
+            _remember_attempt(call, outcome)
         if outcome.error is not None:
             raise outcome.error
         total = call.usage.total if compacted is None else compacted.change.fold.tokens_after
@@ -169,14 +170,14 @@ class CallRunner:
         return raws
 
 
-def _pipeline(call: Call) -> Steps:
+def _start_pipeline(call: Call) -> Steps:
     """The steps of a compaction; the modules behind it are loaded with the first one."""
     from .._pipeline.fold import compact_list
 
     return compact_list(call)
 
 
-def _remember(call: Call, outcome: Outcome) -> None:
+def _remember_attempt(call: Call, outcome: Outcome) -> None:
     """What the session keeps of an attempt, whether or not it changed the list."""
     session = call.session
     session.above_trigger, session.failed_fold, session.warned = (

@@ -13,13 +13,13 @@ Owns: the effects and the summarizer's reply. Must never: do anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from .._summary.request import Ask
 from ..errors import SummaryError
-from .outcome import Compacted
+from .outcome import Compacted, Outcome
 
 
 class Emit(NamedTuple):
@@ -88,3 +88,6 @@ class SummaryReply:
 
 
 Effect = Move | Refresh | Emit | SaveTranscript | SaveRecord | Summarize | Wait
+
+Steps = Generator[Effect, Any, Outcome]
+"""The pipeline as it runs: effects until the outcome."""

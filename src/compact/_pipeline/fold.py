@@ -26,14 +26,11 @@ from .._summary.request import Ask
 from ..errors import ArchiveError, BadSummary, CompactError, ConfigError, InsufficientBudget
 from . import events
 from .call import Call
-from .effects import Effect, Emit, Move, Refresh, SaveRecord, SaveTranscript
+from .effects import Effect, Emit, Move, Refresh, SaveRecord, SaveTranscript, Steps
 from .outcome import Compacted, Outcome, Prepared
 from .planning import envelope_tokens, plan_for
 from .rebuild import Rebuilt, rebuild
 from .summarize import FailureChain, Request, Summaries
-
-Steps = Generator[Effect, Any, Outcome]
-"""Effects until the outcome."""
 
 
 def compact_list(call: Call) -> Steps:

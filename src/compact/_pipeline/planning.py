@@ -1,6 +1,6 @@
 """The plan of a compaction: the limits it has to meet, and the plan that fits them.
 
-Owns: `plan_for`, `plan_limits`, and how much room a summary gets. Must never: choose messages (layouts do), or act.
+Owns: `plan_for`, `dry_run`, and how much room a summary gets. Must never: choose messages (layouts do), or act.
 """
 
 from __future__ import annotations

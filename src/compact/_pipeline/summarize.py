@@ -15,7 +15,7 @@ a model is asked for less than the limit, so that there is room for the repair. 
 - then `policy.on_failure`: prune (no summary; an earlier one stays unchanged), extract, or raise
 
 Of several requests the first is settled alone: when its answers are unusable, the others are not paid for. Otherwise
-they are asked side by side.
+they are asked as one batch, on an event loop side by side.
 """
 
 from __future__ import annotations
