@@ -8,15 +8,14 @@ import json
 import os
 import pkgutil
 import sys
-import threading
 from collections import Counter
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_speed import full_speed
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -30,14 +29,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 LONG = (
     "test_lower_bounds",
+    "test_tlc",
     "test_process",
-    "test_transcripts",
-    "test_manager",
+    "test_adapters",
     "test_viewer_page",
-    "test_run_async",
-    "test_stateful",
+    "test_examples",
+    "test_ray_executor",
+    "test_cluster",
     "test_local_model",
-    "test_soak",
 )
 """The longest modules, longest first: they begin, so that none is left, or torn apart, when all else is done."""
 
@@ -48,19 +47,6 @@ OUTSIDE = {"promises", "project"}
 """Folders of tests that coverage does not measure: what they run, the tests of the packages run too."""
 
 _proved: dict[str, dict[str, str]] = {}
-
-
-@contextmanager
-def full_speed() -> Iterator[None]:
-    """Without the tracer of coverage, which makes Python three times as slow. It comes back afterwards."""
-    here, threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(None)
-    threading.settrace(None)  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        sys.settrace(here)
-        threading.settrace(threads)  # type: ignore[arg-type]
 
 
 @pytest.hookimpl(wrapper=True)
