@@ -325,9 +325,9 @@ class Archive:
         """A value as it comes back from the archive."""
         return json.loads(self._json(value))
 
-    def _json(self, value: Any, mend: Callable[[Any, Any], Any] = lambda clean, value: clean) -> bytes:
+    def _json(self, value: Any, restore: Callable[[Any, Any], Any] = lambda clean, value: clean) -> bytes:
         try:
-            clean = mend(self._redactor.redact(plain(value)), value)
+            clean = restore(self._redactor.redact(plain(value)), value)
             return json.dumps(clean, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
         except Exception as error:
             raise ArchiveError(
