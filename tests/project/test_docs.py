@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,38 @@ def test_every_module_is_on_the_map() -> None:
     modules = [path for path in (ROOT / "src" / "compact").iterdir() if path.suffix == ".py" or path.is_dir()]
     names = [p.stem + ("/" if p.is_dir() else "") for p in modules if p.stem not in ("__init__", "__pycache__")]
     assert [] == sorted(name for name in names if f"`{name}`" not in text)
+
+
+def test_every_file_on_the_map_exists() -> None:
+    """What ARCHITECTURE.md names under `src/compact` is there."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    named = set(re.findall(r"`(\w+/[\w/]*(?:\.py)?)`", text)) - {"src/", "spec/"}
+    assert len(named) > 50
+    assert [] == sorted(name for name in named if not (ROOT / "src" / "compact" / name).exists())
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """A class is found by its name alone."""
+    trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "src" / "compact").rglob("*.py")]
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert [] == [name for name, times in names.items() if times > 1]
+
+
+def test_no_package_uses_private_names_of_another() -> None:
+    """A module or name with an underscore is imported only inside its package."""
+    home = ROOT / "src" / "compact"
+    wrong: list[str] = []
+    for path in home.rglob("*.py"):
+        here = path.relative_to(home).parent.parts
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = [*here[: len(here) - node.level + 1], *(node.module or "").split(".")]
+                for alias in node.names:
+                    there = [part for part in (*base, alias.name) if part]
+                    private = any(part.startswith("_") and not part.startswith("__") for part in there[1:])
+                    if private and there[0] != (here or ("",))[0]:
+                        wrong.append(f"{path.relative_to(home)}: {'.'.join(there)}")
+    assert [] == wrong
 
 
 def test_the_page_of_the_laws_is_up_to_date() -> None:
