@@ -207,17 +207,6 @@ def test_every_module_says_what_it_owns() -> None:
     assert [] == silent
 
 
-def test_every_module_says_what_it_owns_and_must_never_do() -> None:
-    """The docstring of a module names both; `__init__` and `__main__` of the library itself speak to users."""
-    home = ROOT / "src" / "compact"
-    docs = {path: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in home.rglob("*.py")}
-    outer = {home / "__init__.py", home / "__main__.py"}
-    wrong = [
-        path for path, said in docs.items() if path not in outer and not ("Owns: " in said and "ust never" in said)
-    ]
-    assert [] == [str(path.relative_to(ROOT)) for path in wrong]
-
-
 @pytest.mark.slow
 @pytest.mark.untraced
 def test_no_two_modules_need_each_other() -> None:
