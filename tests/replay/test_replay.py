@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def report_of(conversations: Iterable[Conversation], **how: Any) -> tuple[Any, i
 
 
 def decided(lab: Iterable[list[Result]]) -> list[Any]:
-    return [[{**asdict(result), "seconds": None} for result in results] for results in lab]
+    return [[result.decided() for result in results] for results in lab]
 
 
 def comparison(compared: Comparison) -> Any:

@@ -96,6 +96,10 @@ class Result:
         """The share of needs that were met; None without needs."""
         return 1 - self.lost / self.needs if self.needs else None
 
+    def decided(self) -> dict[str, Any]:
+        """All values that do not depend on measured times."""
+        return {name: value for name, value in asdict(self).items() if name != "seconds"}
+
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
         """The inverse of `asdict`."""
