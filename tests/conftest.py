@@ -44,7 +44,7 @@ TRACED = 24
 """Cases of one test that coverage measures."""
 
 OUTSIDE = {"promises", "project"}
-"""Folders of tests that coverage does not measure: what they run, the tests of the packages run too."""
+"""Folders of which coverage measures only the first case of each fast test: the tests of the packages run the rest."""
 
 _proved: dict[str, dict[str, str]] = {}
 
@@ -74,7 +74,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     begun: Counter[str] = Counter()
     for item in items:
         test = item.nodeid.split("[")[0]
-        enough = begun[test] >= (1 if item.get_closest_marker("slow") else TRACED) or item.path.parent.name in OUTSIDE
+        slow, outside = item.get_closest_marker("slow") is not None, item.path.parent.name in OUTSIDE
+        enough = begun[test] >= (not slow if outside else 1 if slow else TRACED)
         if enough or item.get_closest_marker("volume") or is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("untraced")
         begun[test] += 1

@@ -21,7 +21,6 @@ DRIVEN = models("driven")
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", ["in_place", "layered", "rolling", "twice", "tokens", "manual", "changes", "raise"])
 def test_the_python_reading_is_the_model(name: str, tmp_path: Path) -> None:
     """State by state and step by step."""
@@ -67,7 +66,6 @@ def test_the_engine_takes_every_step_of_the_model(name: str, record_property: An
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
