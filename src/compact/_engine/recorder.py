@@ -32,16 +32,13 @@ class EventRecorder:
     def __init__(self, archive: Archive | None, sinks: SinkList) -> None:
         self._archive = archive
         self._sinks = sinks
-
-    @property
-    def watched(self) -> bool:
+        self.watched = archive is not None or bool(sinks)
         """Whether an event would reach a sink or the archive. (Warnings also go to the log.)"""
-        return self._archive is not None or bool(self._sinks)
 
     def emit(self, live: LiveSession, effect: Emit) -> None:
         """Send an event to every sink, and hold it for the archive. Writes nothing, so event loops may call it."""
         name, data, status, duration = effect
-        if not (self.watched or name == "compact.warning"):
+        if not self.watched and name != "compact.warning":
             return
         session = live.session
         # Never the same time twice: a session's events are told apart by it, and some clocks are coarse. A clock that

@@ -120,12 +120,13 @@ class CallRunner:
 
     def _is_due(self, live: LiveSession, call: Call) -> bool:
         """Whether the pipeline has something to do. The usage is reported in any case, and that nothing is due."""
-        due = bool(call.decision)
-        if self._recorder.watched:
+        decision, limits, recorder = call.decision, call.limits, self._recorder
+        due = bool(decision)
+        if recorder.watched:
             if not call.reopened:
-                self._recorder.emit(live, events.token_estimate(call.model, call.usage, call.limits))
+                recorder.emit(live, events.token_estimate(call.model, decision.usage, limits))
             if not due:
-                self._recorder.emit(live, events.not_due(call.policy, call.limits, call.decision))
+                recorder.emit(live, events.not_due(call.policy, limits, decision))
         if not due:
             call.session.machine.need(False)
         return due

@@ -48,7 +48,9 @@ class StateMachine:
 
     def need(self, reached: bool) -> None:
         """A compaction is needed exactly when a threshold is reached."""
-        self.move("needed" if reached else "not_needed")
+        state = "needed" if reached else "not_needed"
+        if state != self.state:
+            self.move(state)
 
     def move(self, state: str | None = None, phase: str | None = None, summary_state: str | None = None) -> None:
         """Move any of the three; None leaves one where it is."""

@@ -4,10 +4,11 @@ Owns: choosing the encoder of a table, and counting any text with it. The only m
 Must never: let a count depend on the choice, start a thread, or raise because of an extra.
 
 Rules:
-- toktok has a copy of both tables (`tests/test_fast.py` compares every token). It takes about as much time and memory
-  as tiktoken to load (0.4 s against 0.3, 61 MB against 69) and caps the caches of all its threads together at 32 MB,
-  so it is loaded instead, at the first count. fastokens takes 2.5 s, a file, and 28 MB more for each thread.
-- It is called through `truncate`, of which the second value is the count of the whole text: its other public function
+- toktok has a copy of both tables (`tests/conversation/test_fast_tokenizer.py` compares every token). It takes about as
+  much time and memory as tiktoken to load (0.4 s against 0.3, 61 MB against 69) and caps the caches of all its threads
+  together at 32 MB, so it is loaded instead, at the first count. fastokens takes 2.5 s, a file, and 28 MB more for
+  each thread. - It is called through `truncate`, of which the second value is the count of the whole text: its other
+  public function
   that counts, `batch_count`, costs 40 µs a call, and this one 0.3.
 - It counts `PROBE` first. When that number is wrong, or anything fails, tiktoken counts, and a warning says why, once
   for each table.
