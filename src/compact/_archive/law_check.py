@@ -109,9 +109,8 @@ def _case(record: Mapping[str, Any], transcript: Sequence[Any]) -> tuple[FoldCas
     for left in record["left"]:
         slot: Slot | None
         if isinstance(left, int):
-            slot = fold_of.get(
-                left, left
-            )  # an earlier summary that stays because there is no new one stands for its fold
+            # An earlier summary that stays because there is no new one stands for its fold.
+            slot = fold_of.get(left, left)
             after.append(read[left])
             tokens.append(record["tokens"][left])
             is_summary = left in earlier
