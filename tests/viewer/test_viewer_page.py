@@ -424,6 +424,18 @@ def test_nothing_yet_teaches(visit: Callable[..., Visit], tmp_path: Path) -> Non
 # -- for everybody -----------------------------------------------------------------------------------------------------
 
 
+def test_neighbours_are_known_while_the_timeline_is_loading(visit: Callable[..., Visit], stage: Stage) -> None:
+    """Going on before the timeline has come does not lose the way back."""
+    page = visit().open("#/s/demo")
+    shown(page, ".mark")
+    page.route("**/api/timeline*", lambda route: None)  # never answered
+    page.goto(f"{stage.address}/#/s/demo/fold/2")
+    for key, step in (("]", 3), ("[", 2)):
+        shown(page, ".message")
+        page.keyboard.press(key)
+        shown(page, "h1", f"Compaction {step}")
+
+
 def test_by_keyboard_alone(visit: Callable[..., Visit], stage: Stage) -> None:
     """From the list to the text of a message and back, without a pointer; the focus can always be seen."""
     page = visit().open()

@@ -35,7 +35,9 @@ export class FoldPage {
       this.unknown(new Error("The archive that this viewer reads does not have this compaction."), { folds: cached });
       return;
     }
-    const timeline = get("/api/timeline", { session }, this.stop.signal).catch(() => ({ folds: [] }));
+    // A request that was aborted or failed must not empty the cache: the page that is opened next reads it.
+    const timeline = get("/api/timeline", { session }, this.stop.signal)
+      .catch(() => ({ folds: known.get(session) ?? [] }));
     try {
       this.fold = await get("/api/fold", { session, step }, this.stop.signal);
     } catch (error) {
