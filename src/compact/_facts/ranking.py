@@ -59,7 +59,7 @@ _SENTENCE: Mapping[Speaker, Mapping[str, float]] = {
     "tool": {"error": 0.2},
 }  # fmt: skip
 _FULL = 40
-"""Bytes of a sentence with full weight. A shorter one weighs much less, one four times as long twice as much."""
+"""Bytes of a sentence with full weight. A shorter one gets much less, one four times as long gets twice as much."""
 
 _VALUE: Mapping[Speaker, Mapping[str, float]] = {
     "user": {"quoted": 0.2, "version": 0.1, "number": 0.03, "": 0.25},

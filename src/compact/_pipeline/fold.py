@@ -89,7 +89,8 @@ def _compact(call: Call) -> Steps:
     summaries = yield from _summarize(call, history, plan, limits)
     if summaries.failure is not None and summaries.fallback == "raise":
         failed = folded if isinstance(summaries.failure, BadSummary) else None
-        return Outcome(None, summaries.failure, False, session.above_trigger, failed, warned)
+        above = session.above_trigger
+        return Outcome(error=summaries.failure, above_trigger=above, failed_fold=failed, warned=warned)
 
     yield Move(phase="replacing")
     rebuilt = rebuild(call, history, valid, plan, summaries.bodies, step, limits, as_fitted=plan is fitted.plan)

@@ -348,7 +348,7 @@ _CHECKS: dict[str, tuple[str, Callable[[_SummaryAnswer], bool]]] = {
         lambda answer: answer.begins("aloud", within=_SAMPLE),
     ),
     "dialogue": ("it continues the conversation", _is_dialogue),
-    "chat": ("it answers somebody instead of taking notes", _is_chat),
+    "chat": ("it answers a message instead of taking notes", _is_chat),
     "another turn": ("it ran on into another turn: set the stop tokens of the model's template", _has_another_turn),
     "prompt": ("it hands the prompt or its example back", _repeats_prompt),
     "transcript": ("it hands the messages back", _repeats_transcript),

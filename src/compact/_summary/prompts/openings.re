@@ -1,5 +1,5 @@
-# How answers begin that are no summaries (see _rubbish.py): one regular expression per line, case ignored, under the
-# name that _rubbish.py knows it by. A line with two braces takes in all lines of the list it names.
+# How answers begin that are not summaries (see rejection.py): one regular expression per line, case ignored, under the
+# name that rejection.py knows it by. A line with two braces takes in all lines of the list it names.
 
 [placeholder]
 [\[<{(]+(?:\w+\s){0,5}(?:summary|notes?|text|content)(?:\s(?:goes\s)?here)?[\]>})]+\W*$
